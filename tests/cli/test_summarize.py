@@ -203,6 +203,42 @@ def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     ]
 
 
+def test_the_last_changes_have_the_counts_of_the_end(run, write, tmp_path):
+    """No review after the first changes a set: all vectors are the same."""
+    facets = tmp_path / "facets.toml"
+    facets.write_text(
+        '[[facet]]\nname = "fans"\nrating = { min = 4 }\nk = 1\nwords = ["clean*"]\n'
+        '[[facet]]\nname = "total"\nnewest = 100\nk = 1\n'
+    )
+    said = [(5, "Great."), (3, "Fine."), (5, "Cleaning was late."), (5, "Good."), (5, "Clean.")]
+    events = [
+        json.dumps(
+            {
+                "type": "review.upserted",
+                "entity_id": "e",
+                "review_id": str(number),
+                "rating": rating,
+                "sentences": [{"text": text, "embedding": [1, 0, 0]}],
+            }
+        ).encode()
+        for number, (rating, text) in enumerate(said)
+    ]
+    options = [write("events.jsonl", events), "--facets", facets, "-k", "1"]
+    summary, changed = map(json.loads, run("summarize", *options, "--final").out.splitlines())
+    view = json.loads(run("summarize", *options, "--view", "facets").out)
+    every = [json.loads(line) for line in run("summarize", *options).out.splitlines()]
+    before = [one for one in every if "facets" in one][-1]
+    assert before["review_count"] == 1
+    assert changed["sequence"] == before["sequence"] == 0
+    assert {one["review_count"] for one in (summary, changed, view)} == {5}
+    assert summary["ratings"] == changed["ratings"] == view["ratings"]
+    assert [one["name"] for one in changed["facets"]] == ["total", "fans"]
+    for now, then in zip(view["facets"], changed["facets"], strict=True):
+        (old,) = [one for one in before["facets"] if one["name"] == then["name"]]
+        assert then == now | {"sentences": old["sentences"]}
+    assert changed["facets"][1]["mentions"]["review_count"] == 2
+
+
 def test_views_of_facets(run, write, content, facets_file, monkeypatch):
     file = write("events.jsonl", content)
     monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from tests.cli.events import lines, sample
@@ -44,7 +45,16 @@ def test_final_is_the_last_change_of_each_entity_that_has_a_summary(run, write, 
     assert ended.code == 0
     last = {body["entity_id"]: body for body in every}
     assert last["empty"]["sentences"] == last["gone"]["sentences"] == []
-    assert bodies(ended.out) == [last[f"stay {i}"] for i in range(3)]
+    states = [state_of(f"stay {i}", content, k=4) for i in range(3)]
+    assert bodies(ended.out) == [
+        last[f"stay {i}"]
+        | {
+            "review_count": state.review_count,
+            "sentence_count": state.sentence_count,
+            "ratings": msgspec.to_builtins(state.ratings),
+        }
+        for i, state in enumerate(states)
+    ]
     assert f", {len(every)} changes, " in ended.err
 
 

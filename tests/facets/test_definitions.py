@@ -15,6 +15,7 @@ from worker.facets.definitions import (
     parse_definitions,
     read_definitions,
 )
+from worker.facets.words import Words
 
 GOOD = """
 [[facet]]
@@ -49,6 +50,13 @@ def test_presets_have_six_to_ten_facets_with_phrases_and_one_that_is_hidden(name
     assert len(definitions.visible) == len(definitions.facets) - 1
 
 
+def test_a_service_alone_is_not_the_support_of_an_app():
+    (support,) = [one for one in read_definitions("preset:apps").facets if one.name == "support"]
+    words = Words([support.words])
+    assert not any(words.bits(["Great service"], tag) for tag in ("en", "fr", "de"))
+    assert words.bits(["Le service client"], "fr") == words.bits(["Kundenservice"], "de") == 1
+
+
 def test_what_is_stored_is_read():
     made = read_definitions("preset:stays")
     assert Definitions.from_json(made.to_json()).facets == made.facets
@@ -64,6 +72,7 @@ def test_the_identity_changes_with_every_definition():
         GOOD + "hidden = true\n",
         GOOD + "words = ['bad']\n",
         GOOD + "words = { en = ['bad'] }\n",
+        GOOD + "words = ['bad']\nquotes = 'words'\n",
     ]
     identities = {parse_definitions(text, "f").identity for text in others}
     assert len(identities) == len(others)
@@ -112,6 +121,10 @@ FACET = '[[facet]]\nname = "a"\n'
         (FACET + "newest = 1\nwords = { fr-FR = ['x'] }",
          "facet 'a': words: Expected str matching"),
         (FACET + "newest = 1\nwords = {}", "facet 'a': words: Expected object of length >= 1"),
+        (FACET + "newest = 1\nquotes = 'words'", "facet 'a': quotes: \"words\" is only for"),
+        (FACET + "newest = 1\nwords = ['x']\nquotes = 'words'\nhidden = true",
+         "facet 'a': quotes: \"words\" is only for a facet with words that is published"),
+        (FACET + "newest = 1\nquotes = 'word'", "facet 'a': quotes: Invalid enum value 'word'"),
         (FACET + "newest = 0", "line 1: facet 'a': newest: Expected int >= 1"),
         (FACET + "newest = 3\nk = 101", "line 1: facet 'a': k: Expected int <= 100"),
         (FACET + "newest = 3\nthreshold = 0.3", "threshold: only for phrases or vectors"),

@@ -184,3 +184,28 @@ def test_phrases_need_an_engine_and_room():
             DIMENSION,
             lambda texts: np.ones((len(texts), DIMENSION)),
         )
+
+
+def test_a_count_does_not_depend_on_the_languages_of_another_facet():
+    words = {"en": ("quiet",), "de": ("still",)}
+    noise, german = Facet("noise", labels=("x",), words=words), Facet("de", language=("de",))
+    alone, beside = of(noise), of(noise, german)
+    for text, tag in [("quiet", None), ("still", None), ("still", "de"), ("quiet", "en-GB")]:
+        counts = [
+            one.mentions([text], one.language_of([text], tag), tag) & 1 for one in (alone, beside)
+        ]
+        of_word = beside.mentions_of_word(text, beside.language_of([text], tag), tag)[0] & 1
+        assert [*counts, of_word] == [int((text, tag) != ("still", None))] * 3
+    both = of(Facet("german", language=("de",), words=words))
+    assert both.mentions(["still"], "de", None) == 1
+
+
+def test_without_a_language_the_list_of_the_models_counts():
+    facet = Facet("noise", labels=("x",), words={"en": ("quiet",), "de": ("still",)})
+    definitions = Definitions([facet, Facet("any", newest=1, words=("still",))])
+    found = [
+        FacetCriteria(definitions.with_language(codes), np.zeros((0, DIMENSION), np.int16))
+        for codes in (None, ("en",), ("de", "en"), ("fr",), ("de",))
+    ]
+    assert [one.mentions(["still"], "", None) for one in found] == [0b10] * 4 + [0b11]
+    assert len({one.definitions.identity for one in found}) == 2

@@ -13,10 +13,14 @@ def mentions(pattern, text, language=None):
     return bool(Words([[pattern]]).bits([text], language))
 
 
-letters = st.sampled_from(["a", "A", "b", "é", "e\u0301", "É", "ß", "ss", "'", "’", "1", "का"])
+letters = st.sampled_from(
+    ["a", "A", "b", "İ", "ａ", "é", "e\u0301", "É", "ß", "ss", "'", "’", "1", "का"]
+)
 unspaced = st.text(st.sampled_from("停车きパท่ข"), min_size=1, max_size=3)
-one_word = st.tuples(st.lists(letters, min_size=1, max_size=3), st.sampled_from(["", "", "*"])).map(
-    lambda given: "".join(given[0]) + given[1]
+one_word = (
+    st.tuples(st.lists(letters, min_size=1, max_size=3), st.sampled_from(["", "", "*"]))
+    .map(lambda given: "".join(given[0]) + given[1])
+    .filter(lambda pattern: pattern.strip("'’*"))
 )
 patterns = st.one_of(
     one_word,
@@ -86,6 +90,17 @@ def test_every_pattern_in_every_sentence(facets, reviews):
         ("साफ*", "कमरा बहुत साफ था।", True),
         ("чист*", "Очень ЧИСТО", True),
         ("3", "3", True),
+        ("clean", "It was 'clean'.", True),
+        ("clean", "It was ‘clean’ and ’quiet’.", True),
+        ("quiet", "It was ‘clean’ and ’quiet’.", True),
+        ("'clean'", "It was clean.", True),
+        ("rock 'n' roll", "Rock ’n’ roll!", True),
+        ("l'*", "L'hôtel", True),
+        ("l'*", "Location", False),
+        ("istanbul", "İSTANBUL", True),
+        ("İstanbul", "Istanbul", True),
+        ("wifi", "ＷｉＦｉ", True),
+        ("ｗｉｆｉ", "WiFi 7", True),
     ],
 )
 def test_examples(pattern, text, found):
@@ -104,6 +119,8 @@ def test_examples(pattern, text, found):
         ("a**", "star"),
         ("停*车", "star"),
         ("?!", "letter"),
+        ("'", "letter"),
+        ("’*", "letter"),
         ("a" * (MAX_PATTERN_CHARS + 1), "longer"),
     ],
 )
@@ -117,6 +134,29 @@ def test_a_wrong_pattern_is_named(pattern, said):
 def test_a_table_has_languages(language):
     with pytest.raises(ValueError, match="no language"):
         Words([{language: ["a"]}])
+
+
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        ("en", 0b101),
+        (" EN ", 0b101),
+        ("eng", 0b101),
+        ("fr_CA", 0b101),
+        ("fre", 0b101),
+        ("de-AT", 0b110),
+        ("it", 0b100),
+        ("xyz", 0b100),
+        *((tag, 0b111) for tag in (None, "", " ", "und", "mul", "english", "日本語", "x-a", "e")),
+    ],
+)
+def test_one_list_counts(tag, found):
+    words = Words(
+        [{"en": ["quiet"], "fr": ["charge"]}, {"de": ["still"], "en": ["noise"]}, ["any"]]
+    )
+    assert words.bits(["quiet charge still any"], tag) == found
+    for other in ("charge", "noise") if found == 0b111 else ():
+        assert not words.bits([other], tag)
 
 
 def test_how_many():

@@ -11,8 +11,8 @@ from functools import cache, lru_cache
 import msgspec
 
 from tests.harness.model import Model, ratings
-from tests.harness.words import naive, patterns_for
-from worker.text.language import LanguageDetector
+from tests.harness.words import can_be_quoted, naive, patterns_for
+from worker.text.language import LanguageDetector, language_code
 
 
 def signed_square_of_cosine(a, b):
@@ -50,9 +50,16 @@ def label(part):
     return f"{part['name']} ({part['language']})" if part.get("language") else part["name"]
 
 
+def place(part):
+    """Where a published facet stands: by mentions, where it has words, then by sentences."""
+    mentions = part.get("mentions", {"review_count": 0})["review_count"]
+    return -mentions, -part["sentence_count"], label(part)
+
+
 def facet_conditions(facet):
-    """All criteria of a facet but its phrases."""
+    """All criteria of a facet but its phrases; of one that quotes words no other has the same."""
     return (
+        facet.name if facet.quotes == "words" else None,
         *(facet.rating, facet.labels, facet.newest, facet.within_days, facet.language),
         *(facet.verified, facet.country, facet.author_id),
     )
@@ -113,6 +120,7 @@ class FacetModel(Model):
                     continue
                 if number in meeting[rid] and (
                     (facet.labels is None or set(facet.labels) & self._labels(key, rid, sid))
+                    and (facet.quotes == "phrases" or self._quotes(facet, key, rid, sentence[0]))
                     and (not has_phrases(facet) or self.nearest(vector, number) == number)
                 ):
                     found[number, sign][sid] = sentence
@@ -130,17 +138,25 @@ class FacetModel(Model):
             texts.setdefault((rid, rating), []).append(text)
         for rid, rating in texts:
             for number, reviews in found.items():
-                patterns = patterns_for(facets[number].words, self._words_language(key, rid))
+                patterns = patterns_for(
+                    facets[number].words, self._words_language(key, rid, facets[number])
+                )
                 if self._review_meets(facets[number], key, rid, rating, dated) and any(
                     has_word(pattern, text) for pattern in patterns for text in texts[rid, rating]
                 ):
                     reviews[rid] = rating
         return found
 
-    def _words_language(self, key, rid):
-        """As it was found, if a facet depends on languages, else by the tag alone."""
-        event = self.facts[(*key, rid)][2]
-        return self.language(event) or self.entities[key].reviews[rid].details.get("language")
+    def _quotes(self, facet, key, rid, text):
+        """The sentence has a word of the facet and can be quoted."""
+        language = self._words_language(key, rid, facet)
+        patterns = patterns_for(facet.words, language)
+        return can_be_quoted(text, language) and any(has_word(one, text) for one in patterns)
+
+    def _words_language(self, key, rid, facet):
+        """As it was found, if this facet depends on languages, else by the tag alone."""
+        tag = self.entities[key].reviews[rid].details.get("language")
+        return self.language(self.facts[(*key, rid)][2]) if facet.language else tag
 
     def _keys(self):
         """The published sets: each facet, then the pros (1) and cons (-1) of those with sides."""
@@ -197,8 +213,7 @@ class FacetModel(Model):
         named = self._languages
         if not named:
             return None
-        if tag := event.get("language"):
-            found = tag.partition("-")[0].lower()
+        if found := language_code(event.get("language")):
             return found if found in named else "und"
         items = event.get("sentences") or ()
         texts = [one if isinstance(one, str) else one["text"] for one in items]
@@ -343,10 +358,9 @@ class FacetModel(Model):
         if not found:
             return (), (), ()
         facet = self.config.facets.definitions.facets[number[0]]
+        k = facet.k if number[1] == 0 or facet.sides is True else facet.sides
         vectors = {sid: one[1] for sid, one in found.items()}
-        ranking = self.rank(
-            vectors, facet.k, distinct=self.config.distinct, by_text=self.config.by_text
-        )
+        ranking = self.rank(vectors, k, distinct=self.config.distinct, by_text=self.config.by_text)
         return ranking.ids, ranking.distances(), ranking.support
 
     def parts(self, key, members, ranked):
@@ -375,7 +389,7 @@ class FacetModel(Model):
                 for name, side in (("pros", (n, 1)), ("cons", (n, -1))):
                     part[name] = self.sentences(members[side], *ranked[side])
             parts.append(part)
-        return sorted(parts, key=lambda one: (-one["sentence_count"], label(one)))
+        return sorted(parts, key=place)
 
     def now(self, key):
         """All visible facets of an entity as they are now."""

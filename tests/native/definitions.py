@@ -46,11 +46,13 @@ def _facet(random, number, dimension, *, has_words, languages, has_sides, has_ne
         words = tuple(random.sample(WORDS, random.randint(1, 4)))
         criteria["words"] = words if random.random() < 0.5 else {"en": words, "ja": WORDS[4:5]}
     is_hidden = number > 0 and random.random() < 0.2
+    if "words" in criteria and not is_hidden and random.random() < 0.5:
+        criteria["quotes"] = "words"
     return Facet(
         random.choice(["f", 'é"\\', "日", "\n"]) + str(number),
         k=random.choice([1, 2, 3, 5]),
         hidden=is_hidden,
-        sides=has_sides and not is_hidden and random.random() < 0.5,
+        sides=has_sides and not is_hidden and random.choice([False, True, 1, 4]),
         **criteria,
     )
 

@@ -19,6 +19,11 @@ TEXTS = [
     "x" * 40,
     "日本語 😀",
     "a\u2028b",
+    "The room was quiet, clean and near the old harbour.",
+    "But the room was quiet, clean and near the old harbour.",
+    "Die Küche war sauber, das Bad leider klein und kalt.",
+    "[h1]The old lamps of the room hummed all night",
+    "good good good rooms, said the bloody clean maid",
 ]
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
 DATES = ["2026-11-20T12:00:00Z", "2026-11-21t00:00:00.25+01:00", "0000-02-29T23:59:60z"]
@@ -45,7 +50,7 @@ FIELDS = {
     "review_version": [None, 0, 1, 2, 3, 10**17],
     "rating": [None, 0, 1, 4.5, 4.5, 10, 5.0],
     "occurred_at": [None, *DATES],
-    "language": [None, "en", "日本語", "", "x" * 35, "x" * 36],
+    "language": [None, "en", "ger", "日本語", "", "x" * 35, "x" * 36],
     "verified": [None, False, True],
     "country": [None, "NL", "", "é" * 24, "é" * 25],
     "author_id": [None, "u-1", "", "\0" * 21, "\0" * 22, '"' * 64, '"' * 65],

@@ -51,6 +51,8 @@ FACETS = facet_criteria(
             Facet("french", language=("fr", "de"), verified=True, newest=3, words=("bad", "t*")),
             Facet("all", within_days=36_500, k=2, sides=True),
             Facet("z", vectors=(packed([0, 0, 1]),), country=("NL", "FR"), sides=True, k=1),
+            Facet("rooms", vectors=(packed([1, 1, 0]),), words=("good",), quotes="words", sides=1),
+            Facet("cheap", labels=("price",), words={"en": ("room*",)}, quotes="words"),
             Facet("mine", author_id=("me",), country=("NL", "FR")),
         ],
         polarity=POLARITY,

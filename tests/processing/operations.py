@@ -8,6 +8,7 @@ from worker.events import Record
 ENTITIES = ["a", "é😀\0"]
 REVIEWS = ["r", "r#0", "\0"]
 TEXTS = ["good", "bad", "okay", " ", "fine thing", "x" * 40]
+TEXTS += ["Good rooms near the old harbour.", "But good rooms near the old harbour."]
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
 BAD = [b"{", b"\xff", [0, 0, 0], [1, 2]]
 entity_ids = st.sampled_from(ENTITIES)

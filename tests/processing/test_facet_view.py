@@ -312,6 +312,25 @@ def test_verify_finds_wrong_mentions():
     assert check.problems == ("review b'r' does not have the mentions of its sentences",)
 
 
+@pytest.mark.parametrize("bits", [0, 0b11])
+def test_verify_finds_wrong_quotes(bits):
+    """The first facet quotes its word, the second the same of sentences with a label."""
+    rooms = Facet("rooms", rating=RatingRange(min=1), words=("rooms",), quotes="words")
+    late = Facet("late", newest=1, words=("loud",), quotes="words")
+    facets = facet_criteria(Definitions([rooms, late]), DIMENSION, None)
+    driver = Driver(config(facets=facets, facets_topic="facets"))
+    driver.run(upsert(0, "r", ("Quiet rooms near the old harbour.", [1, 0, 0]), rating=5))
+    rows = driver.rows[0]
+    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
+    assert check.problems == ()
+    key, value = next((k, v) for k, v in rows.scan(b"E") if k.endswith(b"Rr"))
+    row = decode_review(key, value)
+    assert row.label_bits == {0: 1}
+    rows.write({key: encode_review(key, row._replace(label_bits={0: bits} if bits else {}))})
+    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
+    assert "sentence b'r#0' does not have the facets that quote it" in check.problems
+
+
 def test_only_what_is_chosen_stands_for_others():
     """The nearest fan is near to the critic's sentence, which comes first, and so is not chosen;
     the last fan is near to that fan alone, and has its turn.

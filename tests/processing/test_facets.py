@@ -110,7 +110,7 @@ def test_a_text_is_split_by_its_language_if_facets_depend_on_it():
                 one for one in driver.run(record(0, "e", body)).messages if one.topic != "facets"
             ]
             found.append(sorted(one["text"] for one in json.loads(message.value)["sentences"]))
-    english = ["Alles war super. Am 3.", "Mai kam der Hr. Schmidt."]
+    english = ["Alles war super.", "Am 3.", "Mai kam der Hr. Schmidt."]
     german = ["Alles war super.", "Am 3. Mai kam der Hr. Schmidt."]
     assert found == [english, english, english, german, english, german]
 

@@ -197,7 +197,11 @@ def test_sentences_are_counted_by_whether_the_model_reads_their_language():
     batch = driver.run(
         record(0, upserted("r", "one", "two", language="en-GB"), upserted("s", "x", language="FR")),
         record(1, upserted("t", "y", language="fr"), upserted("u", "w", "x", "y", "z")),
-        record(2, upserted("v", "one"), upserted("v", "one", "three", language="nl")),
+        record(
+            2,
+            upserted("v", "one", language="english"),
+            upserted("v", "one", "three", language=" DUT_be"),
+        ),
         record(3, {**upserted("w"), "sentences": [{"text": "a", "embedding": [1, 2, 3]}]}),
     )
     assert batch.stats.outcomes.total() == 4

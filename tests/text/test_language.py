@@ -51,7 +51,14 @@ def test_what_is_not_asked_for_does_not_become_the_nearest_that_is() -> None:
 
 @pytest.mark.parametrize(
     ("tag", "expected"),
-    [("pt-BR", "pt"), ("PT", "pt"), ("pt_BR", "pt"), ("fr", "und"), ("x-klingon", "und")],
+    [
+        ("pt-BR", "pt"),
+        ("PT", "pt"),
+        ("pt_BR", "pt"),
+        ("fr", "und"),
+        (" ger ", "und"),
+        ("por", "pt"),
+    ],
 )
 def test_a_tag_decides_whatever_the_text_says(tag: str, expected: str) -> None:
     assert LanguageDetector(["en", "pt"]).language_of(SAID["en"], tag) == expected

@@ -87,6 +87,17 @@ CASES = [
     # Abbreviations, numbers, titles
     ("Dr. Smith met us at 5 p.m. sharp.", ["Dr. Smith met us at 5 p.m. sharp."]),
     ("Cables, e.g. for kids, etc. are fine", ["Cables, e.g. for kids, etc. are fine"]),
+    ("Great app. Easy to use.", ["Great app.", "Easy to use."]),
+    ("So do I. It fits in. My rep. (We met Rep. Lee.) Cold. Bed.",
+     ["So do I.", "It fits in.", "My rep.", "(We met Rep. Lee.)", "Cold.", "Bed."]),
+    ("Approx. Monday, esp. if Mrs. Lee of Lark St. Joseph is in.",
+     ["Approx. Monday, esp. if Mrs. Lee of Lark St. Joseph is in."]),
+    # Emoji
+    ("Great stay. 😊👍🏽 Would return.❤️ Clean! 🙏quiet",
+     ["Great stay. 😊👍🏽", "Would return.❤️", "Clean! 🙏", "quiet"]),
+    ("Clean. ✅ Quiet. 👉 Near.\n👍 Kind 😊 host.😊, too", ["Clean.", "✅ Quiet.", "👉 Near.",
+     "👍 Kind 😊 host.😊, too"]),
+    ("很好。😊下次再来!👍 谢谢", ["很好。😊", "下次再来!👍", "谢谢"]),
     # Punctuation
     ("Wow!!! So good...", ["Wow!!!", "So good..."]),
     ("Great! :) \n !!! \n 👍", ["Great! :) !!! 👍"]),
@@ -99,6 +110,8 @@ CASES = [
     # Other scripts
     ("很好。下次再来！谢谢", ["很好。", "下次再来！", "谢谢"]),
     ("素晴らしい！「最高。」また来ます。", ["素晴らしい！", "「最高。」", "また来ます。"]),
+    ("「高い。」が、『良い！』と思う。「最高。」とても。",
+     ["「高い。」が、『良い！』と思う。", "「最高。」", "とても。"]),
     ("¡Muy bien! ¿Volveré? Sí.", ["¡Muy bien!", "¿Volveré?", "Sí."]),
     ("很好!下次再来?!房间干净", ["很好!", "下次再来?!", "房间干净"]),
     ("評価は４．５点．また来ます", ["評価は４．５点．", "また来ます"]),
@@ -148,7 +161,7 @@ LANGUAGES = {
     ),
     "Japanese": (
         "駅から近くて便利でした。|部屋は少し狭いですが、清潔です！|また泊まりたいと思います。",
-        "「本当に静かですね。」|と妻が言いました。|朝食は1,200円。|高いですか？|いいえ、満足です。",
+        "「本当に静かですね。」と妻が言いました。|朝食は1,200円。|高いですか？|いいえ、満足です。",
     ),
     "Korean": (
         "방이 깨끗하고 조용했어요.|역에서 5분 거리라서 편리합니다!|다시 오고 싶어요.",

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -118,10 +118,13 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         country: of the review, any of these.
         author_id: of the review, any of these.
         words: a review mentions the facet if a sentence has one of these (`worker.facets.words`);
-            in all languages, or by language. They exclude no sentence.
+            in all languages, or by language. Unless `quotes` says so they exclude no sentence.
+        quotes: "words": it takes quotable sentences (`worker.facets.quotable`) with one of its
+            words alone, near one of its own phrases, whatever other facets take.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
-        sides: its praise and its complaints are published as two more sets of `k` sentences.
+        sides: its praise and its complaints are published as two more sets of so many sentences;
+            True: of `k`.
     """
 
     name: Name
@@ -137,9 +140,10 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     country: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
     author_id: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
     words: Patterns | Annotated[dict[LanguageCode, Patterns], Meta(min_length=1)] | None = None
+    quotes: Literal["phrases", "words"] = "phrases"
     k: Annotated[int, Meta(ge=1, le=100)] = 3
     hidden: bool = False
-    sides: bool = False
+    sides: bool | Annotated[int, Meta(ge=1, le=100)] = False
 
     @property
     def is_exclusive(self) -> bool:
@@ -147,10 +151,28 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         return self.phrases is not None or self.vectors is not None
 
     @property
+    def quotes_words(self) -> bool:
+        """True if it takes quotable sentences with its words alone."""
+        return self.quotes == "words"
+
+    @property
     def rivals(self) -> "Facet":
-        """Equal for facets whose phrases exclude one another: those of the same other criteria."""
+        """Equal for facets whose phrases exclude one another: those of the same other criteria.
+        Those that quote words have none.
+        """
         others = replace(self, phrases=None, vectors=None, threshold=None, words=None)
-        return replace(others, name="", k=1, hidden=False, sides=False)
+        name = self.name if self.quotes_words else ""
+        return replace(others, name=name, k=1, hidden=False, sides=False)
+
+    @property
+    def side_k(self) -> int:
+        """Sentences of a full set of its praise, or of its complaints; 0 without sides."""
+        return self.k if self.sides is True else int(self.sides)
+
+    @property
+    def shown(self) -> int:
+        """Sentences of all its full sets."""
+        return self.k + 2 * self.side_k
 
     @property
     def only_language(self) -> str | None:
@@ -224,6 +246,20 @@ class Definitions:
             self.languages,
             self.polarity,
         )
+
+    def with_language(self, languages: Sequence[str] | None) -> "Definitions":
+        """The same with the list of a model's only language as the first one of each facet: it
+        counts where a review's language is not known. Other facets have the same identity.
+        """
+        if languages is None or len(languages) != 1:
+            return self
+        defined = [
+            replace(facet, words={code: facet.words[code]} | facet.words)
+            if isinstance(facet.words, dict) and (code := languages[0]) in facet.words
+            else facet
+            for facet in self.defined
+        ]
+        return Definitions(defined, self.languages, self.polarity)
 
     @cached_property
     def visible(self) -> tuple[int, ...]:
@@ -422,6 +458,8 @@ def _check(facet: Facet, names: set[str]) -> None:
         raise ValueError("threshold: only for phrases or vectors")
     if facet.sides and facet.hidden:
         raise ValueError("sides: a hidden facet is not published")
+    if facet.quotes_words and (facet.words is None or facet.hidden):
+        raise ValueError('quotes: "words" is only for a facet with words that is published')
     if facet.rating is not None:
         low, high = facet.rating.min, facet.rating.max
         if low is None and high is None:

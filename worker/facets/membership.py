@@ -30,6 +30,7 @@ from worker.facets.definitions import (
     given_vectors,
 )
 from worker.facets.polarity import Direction
+from worker.facets.quotable import is_quotable
 from worker.facets.words import Meaning, Words
 from worker.text.language import LanguageDetector
 
@@ -47,11 +48,14 @@ class RecentFacet(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rivals:
-    """Phrases of which a sentence has at most one: the nearest, if it is near enough."""
+    """Phrases of which a sentence has at most one: the nearest, if it is near enough. Those that do
+    not exclude one another it has all that are near enough.
+    """
 
     vectors: NDArray[np.int16]  # (p, D)
     thresholds: NDArray[np.float64]  # (p,)
     owners: NDArray[np.uint64]  # (p,), a bit for each facet of the phrase
+    is_exclusive: bool = True
 
     @cached_property
     def _columns(self) -> NDArray[np.float64]:
@@ -66,6 +70,8 @@ class Rivals:
         """The facets of the phrase with the highest cosine, by row of (m, D); none if that is below
         its threshold.
         """
+        if not self.is_exclusive:
+            return self._all_facets(vectors)
         norms = np.sqrt(self._squares)
         found = np.zeros(len(vectors), np.uint64)
         for at in range(0, len(vectors), ROWS):
@@ -86,6 +92,22 @@ class Rivals:
                     np.flatnonzero(rivals[row]).tolist(), products[row], int(squares[row])
                 )
             found[at : at + ROWS][near] = self.owners[best[near]]
+        return found
+
+    def _all_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
+        """Likewise of all phrases with a cosine of at least their threshold."""
+        norms = np.sqrt(self._squares)
+        found = np.zeros(len(vectors), np.uint64)
+        for at in range(0, len(vectors), ROWS):
+            rows = vectors[at : at + ROWS].astype(np.float64)
+            products, squares = rows @ self._columns, np.einsum("ij,ij->i", rows, rows)
+            lengths = np.sqrt(squares)[:, None]
+            above = products / norms - self.thresholds * lengths
+            near = above >= 0
+            for row, phrase in np.argwhere(np.abs(above) <= ROUNDING * lengths).tolist():
+                _, near[row, phrase] = self._decide([phrase], products[row], int(squares[row]))
+            owned = np.where(near, self.owners, np.uint64(0))
+            found[at : at + ROWS] = np.bitwise_or.reduce(owned, axis=1)
         return found
 
     def _decide(
@@ -116,6 +138,7 @@ class FacetCriteria:
         recent: facets of the newest reviews.
         recent_bits: the bits of these.
         phrase_bits: the bits of facets with phrases or vectors.
+        quoting_bits: the bits of facets that quote words.
         every: the bits of all.
         visible: the bits of all that are published.
         rivals: the phrases, by those that exclude one another.
@@ -138,7 +161,10 @@ class FacetCriteria:
         self.phrase_bits = sum(bit for bit, facet in facets if facet.is_exclusive)
         self.visible = sum(1 << number for number in definitions.visible)
         self._without_phrases = self.every & ~self.phrase_bits
+        self._of_languages = sum(bit for bit, facet in facets if facet.language is not None)
+        self.quoting_bits = sum(bit for bit, facet in facets if facet.quotes_words)
         self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
+        self.without_marks = self._without_labels & ~self.quoting_bits
         self._ratings = [(bit, facet.rating) for bit, facet in facets if facet.rating is not None]
         self._verified = {
             value: sum(bit for bit, facet in facets if facet.verified == value)
@@ -154,6 +180,11 @@ class FacetCriteria:
         # facets of several languages have the same words
         self._words = Words(
             [None if definition.hidden else definition.words for definition in definitions.defined]
+        )
+        self._with_language = sum(
+            1 << at
+            for at, one in enumerate(definitions.defined)
+            if definitions.languages or one.language is not None
         )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
@@ -188,8 +219,8 @@ class FacetCriteria:
         """The visible facets of a sentence: of those of its nearest phrases, its labels and its
         review.
         """
-        of_phrases, of_labels = self._without_phrases | phrase_bits, self._without_labels
-        return of_phrases & (of_labels | label_bits) & review_bits & self.visible
+        of_phrases, of_marks = self._without_phrases | phrase_bits, self.without_marks
+        return of_phrases & (of_marks | label_bits) & review_bits & self.visible
 
     def all_facets_of(
         self,
@@ -199,7 +230,7 @@ class FacetCriteria:
     ) -> NDArray[np.uint64]:
         """`facets_of` by row."""
         found = phrase_bits | np.uint64(self._without_phrases)
-        found &= label_bits | np.uint64(self._without_labels)
+        found &= label_bits | np.uint64(self.without_marks)
         found &= review_bits
         found &= np.uint64(self.visible)
         return found
@@ -236,19 +267,47 @@ class FacetCriteria:
         """True if a visible facet has words."""
         return bool(self._words)
 
-    def mentions(self, texts: Iterable[str], language: str | None) -> int:
-        """The facets whose words a review with these sentences has, a bit for each. `language`: the
-        one found for it, or its tag.
+    def mentions(self, texts: Iterable[str], language: str, tag: str | None) -> int:
+        """The facets whose words a review with these sentences has, a bit for each.
+
+        Facets of a language read it as the `language` found for the review, all others as that of
+        its event's `tag`: so no facet's count depends on another facet.
         """
-        return self._of_words(self._words.bits(texts, language) if self._words else 0)
+        if not self._words:
+            return 0
+        texts, every = list(texts), (1 << len(self._of_definition)) - 1
+        found = self._words.bits(texts, language) if self._with_language else 0
+        tagged = self._words.bits(texts, tag) if self._with_language != every else 0
+        return self._of_words(found, tagged)
 
-    def mentions_of_word(self, word: str, language: str | None) -> Meaning:
+    def marks(self, label_bits: int, text: str, language: str, tag: str | None) -> int:
+        """The facets of a sentence's labels, of those that quote words only those that quote this
+        one; languages as in `mentions`.
+        """
+        quoting = (label_bits | self._without_labels) & self.quoting_bits
+        if quoting and (quoting := quoting & self.mentions((text,), language, tag)):
+            quoting &= self.quotable(text, language, tag)
+        return label_bits & ~self.quoting_bits | quoting
+
+    def quotable(self, text: str, language: str, tag: str | None) -> int:
+        """The facets by whose language the sentence can be quoted."""
+        return (self._of_languages if is_quotable(text, language) else 0) | (
+            self.every & ~self._of_languages if is_quotable(text, tag) else 0
+        )
+
+    def mentions_of_word(self, word: str, language: str, tag: str | None) -> Meaning:
         """The facets of which this folded word is one, and those of the runs that it begins."""
-        bits, runs = self._words.meaning(word, language)
-        return self._of_words(bits), [(rest, self._of_words(of_run)) for rest, of_run in runs]
+        (found, found_runs), (tagged, tagged_runs) = (
+            self._words.meaning(word, one) for one in (language, tag)
+        )
+        runs = zip(found_runs, tagged_runs, strict=True)
+        return self._of_words(found, tagged), [
+            (rest, self._of_words(of_found, of_tag)) for (rest, of_found), (_, of_tag) in runs
+        ]
 
-    def _of_words(self, bits: int) -> int:
-        """The facets with the words of these definitions."""
+    def _of_words(self, found: int, tagged: int) -> int:
+        """The facets with the words of these definitions, by the language found and by the tag."""
+        bits = (found & self._with_language) | (tagged & ~self._with_language)
         if not bits:
             return 0
         return sum([bit for at, bit in enumerate(self._of_definition) if bits >> at & 1])
@@ -293,27 +352,43 @@ def _rivals(definitions: Definitions, vectors: NDArray[np.int16]) -> list[Rivals
     if rows != len(vectors):
         raise ValueError(f"{len(vectors)} vectors for {rows} phrases")
     owners: dict[Facet, list[tuple[int, float, int]]] = defaultdict(list)
+    alone: dict[tuple[int, float], int] = defaultdict(int)  # facets of what excludes nothing
     for number, (facet, origin) in enumerate(
         zip(definitions.facets, definitions.origin, strict=True)
     ):
         threshold = DEFAULT_THRESHOLD if facet.threshold is None else facet.threshold
         if origin is not None:
             for row in range(len(facet.phrases or facet.vectors or ())):
-                owners[facet.rivals].append((starts[origin] + row, threshold, number))
+                if facet.quotes_words:
+                    alone[starts[origin] + row, threshold] |= 1 << number
+                else:
+                    owners[facet.rivals].append((starts[origin] + row, threshold, number))
     shared: dict[tuple[tuple[int, float], ...], list[int]] = {}
     for phrases in owners.values():
         key = tuple((row, threshold) for row, threshold, _ in phrases)
         bits = shared.setdefault(key, [0] * len(phrases))
         for at, (_, _, number) in enumerate(phrases):
             bits[at] |= 1 << number
-    return [
-        Rivals(
-            vectors[[row for row, _ in key]],
-            np.array([threshold for _, threshold in key], np.float64),
-            np.array(bits, np.uint64),
-        )
-        for key, bits in shared.items()
-    ]
+    found = [_rivals_of(vectors, key, bits) for key, bits in shared.items()]
+    if alone:
+        found.append(_rivals_of(vectors, list(alone), list(alone.values()), is_exclusive=False))
+    return found
+
+
+def _rivals_of(
+    vectors: NDArray[np.int16],
+    phrases: Sequence[tuple[int, float]],
+    owners: Sequence[int],
+    *,
+    is_exclusive: bool = True,
+) -> Rivals:
+    """Of rows of `vectors` with their thresholds, and the facets of each."""
+    return Rivals(
+        vectors[[row for row, _ in phrases]],
+        np.array([threshold for _, threshold in phrases], np.float64),
+        np.array(owners, np.uint64),
+        is_exclusive,
+    )
 
 
 def facet_criteria(

@@ -19,6 +19,7 @@ MOST_DENOMINATOR: Final = 10**9  # so that comparisons with a threshold take 128
 class PlainRivals(NamedTuple):
     """`Rivals`: of each phrase its vector, its threshold as a fraction, and its facets."""
 
+    is_exclusive: bool
     vectors: bytes  # int16, little-endian, one after the other
     thresholds: Sequence[tuple[int, int]]
     owners: Sequence[int]
@@ -34,7 +35,7 @@ class PlainFacet(NamedTuple):
     has_language: bool
     language: str | None
     has_words: bool
-    has_sides: bool
+    side_k: int
 
 
 class PlainFacets(NamedTuple):
@@ -48,6 +49,7 @@ class PlainFacets(NamedTuple):
     rivals: Sequence[PlainRivals]
     without_phrases: int
     without_labels: int
+    quoting: int  # the facets that quote words
     labels: Mapping[str, int]
     ratings: Sequence[int]
     verified: Sequence[int]
@@ -70,6 +72,7 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
     squares = np.square(criteria.vectors.astype(np.int64)).sum(axis=1)
     rivals = [
         PlainRivals(
+            rival.is_exclusive,
             rival.vectors.astype("<i2").tobytes(),
             [Fraction(str(float(each))).as_integer_ratio() for each in rival.thresholds],
             rival.owners.tolist(),
@@ -88,6 +91,7 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
         rivals,
         criteria.every & ~criteria.phrase_bits,
         sum(bit for bit, facet in facets if facet.labels is None),
+        criteria.quoting_bits,
         criteria.label_bits,
         [sum(bit for bit, facet in facets if _has_rating(facet, half)) for half in halves],
         [
@@ -119,7 +123,7 @@ def _plain(criteria: FacetCriteria, number: int) -> PlainFacet:
         bool(definitions.named_languages),
         facet.only_language,
         facet.words is not None,
-        facet.sides,
+        facet.side_k,
     )
 
 

@@ -1,8 +1,8 @@
 """Words of facets: which facets the sentences of a review mention.
 
 A pattern is a word, `clean*` for every word that begins so, or several of these for a run of words.
-A word is a run of letters, digits and apostrophes. Scripts without blanks have no such words: a
-pattern with one of their characters is a substring. Case is folded, accents are not.
+A word is a run of letters, digits and apostrophes within it. Scripts without blanks have no such
+words: a pattern with one of their characters is a substring. Case is folded, accents are not.
 """
 
 import re
@@ -10,15 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from unicodedata import normalize
 
+from worker.text.language import UNKNOWN, language_code
+
 MAX_PATTERNS: Final = 500  # of a facet in a language
 MAX_PATTERN_CHARS: Final = 2000
-UNDETERMINED: Final = "und"
 # Combining marks belong to a word: Indic vowels, Hebrew and Arabic points.
 _MARKS: Final = (
     "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff"
 )
 _WORD: Final = rf"[\w'{_MARKS}]"
-_WORDS: Final = re.compile(f"{_WORD}+")
+# an apostrophe at an end of a word is a quotation mark
+_WORDS: Final = re.compile(rf"[\w{_MARKS}]+(?:'+[\w{_MARKS}]+)*")
 _PARTS: Final = re.compile(rf"({_WORD}+)(\*?)")
 _STRAY_STAR: Final = re.compile(rf"(?<!{_WORD})\*|\*(?={_WORD})")
 _LANGUAGE: Final = re.compile("[a-z]{2,8}")
@@ -28,6 +30,7 @@ _WITHOUT_BLANKS: Final = re.compile(
     "\u3038-\u303b\u3041-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff"
     "\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
 )
+_WIDTHS: Final = re.compile("[\uff01-\uff9f]+")
 _FACETS: Final = 64
 _CACHED_WORDS: Final = 2**14
 _CACHED_CHARS: Final = 40  # of a word: longer ones hardly come again
@@ -68,10 +71,13 @@ class Words:
         self._prefixes: dict[str, _Hit] = {}
         self._substrings: dict[str, int] = {}
         self._shifts: dict[str, int] = {}  # of a language's slots; the first are of no language
+        self._first = 0  # slots of the first language of a facet
         for facet, given in enumerate(words):
             if isinstance(given, Mapping):
-                for language, patterns in given.items():
-                    self._add(patterns, 1 << facet + self._shift(language))
+                for at, (language, patterns) in enumerate(given.items()):
+                    slot = 1 << facet + self._shift(language)
+                    self._first |= 0 if at else slot
+                    self._add(patterns, slot)
             else:
                 self._add(given or (), 1 << facet)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
@@ -86,8 +92,8 @@ class Words:
 
         Args:
             texts: its sentences; a run of words is in one of them.
-            language: of the review. Its primary subtag counts; without one, or with `und`, the
-                patterns of all languages do.
+            language: a tag of the review's. Without one that names a language a facet's first list
+                counts.
         """
         slots = 0
         known = self._known
@@ -117,7 +123,7 @@ class Words:
         return self._of_language(hit.slots, language), runs
 
     def _shift(self, language: str) -> int:
-        if not _LANGUAGE.fullmatch(language) or language == UNDETERMINED:
+        if not _LANGUAGE.fullmatch(language) or language == UNKNOWN:
             raise ValueError(f"{language!r} is no language: give a primary subtag, as 'en'")
         return self._shifts.setdefault(language, _FACETS * (len(self._shifts) + 1))
 
@@ -152,26 +158,35 @@ class Words:
     def _of_language(self, slots: int, language: str | None) -> int:
         """The facets of these slots."""
         bits = slots
-        if not language or language == UNDETERMINED:
-            for shift in self._shifts.values():
-                bits |= slots >> shift
+        if code := language_code(language):
+            bits |= slots >> self._shifts.get(code, 0)
         else:
-            shift = self._shifts.get(language.partition("-")[0].lower(), 0)
-            bits |= slots >> shift
+            for shift in self._shifts.values():
+                bits |= (slots & self._first) >> shift
         return bits & (1 << _FACETS) - 1
 
 
 def fold(text: str) -> str:
-    """The text without case; both apostrophes, and all forms of a letter, become the same."""
+    """The text without case; both apostrophes, all forms of a letter, and letters of full and half
+    width become the same. The Turkish capital of i is an i.
+    """
     if text.isascii():
         return text.lower().replace("_", " ")
-    folded = normalize("NFC", normalize("NFD", text).casefold())
+    text = _WIDTHS.sub(lambda found: normalize("NFKC", found[0]), text)
+    folded = normalize("NFC", normalize("NFD", text).casefold().replace("i\u0307", "i"))
     return folded.replace("’", "'").replace("_", " ")
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text, folded, as patterns match them."""
     return _WORDS.findall(fold(text))
+
+
+def words_and_signs(text: str) -> tuple[list[str], int]:
+    """The same, and how many characters of scripts without blanks stand beside them."""
+    folded = fold(text)
+    signs = 0 if folded.isascii() else len(_WITHOUT_BLANKS.findall(folded))
+    return _WORDS.findall(_WITHOUT_BLANKS.sub(" ", folded) if signs else folded), signs
 
 
 def _parse(pattern: str) -> str | list[Part]:
@@ -188,7 +203,9 @@ def _parse(pattern: str) -> str | list[Part]:
         return substring
     if _STRAY_STAR.search(folded) is not None:
         raise ValueError(f"{pattern!r}: a star is allowed only at the end of a word")
-    parts = [(word, star == "*") for word, star in _PARTS.findall(folded)]
+    found = ((word.lstrip("'"), star == "*") for word, star in _PARTS.findall(folded))
+    parts = [(word if is_prefix else word.rstrip("'"), is_prefix) for word, is_prefix in found]
+    parts = [part for part in parts if part[0]]
     if not parts:
         raise ValueError(f"{pattern!r} has no letter or digit")
     return parts

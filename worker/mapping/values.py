@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from worker.events.bare import to_boolean, unescaped
@@ -18,6 +19,8 @@ from worker.events.dates import microseconds, to_timestamp
 from worker.mapping.numbers import INTEGER, Take, bad, of_epoch, short, whole
 from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
 
+_STOPS: Final = tuple(".!?…。！？؟۔।")
+_AFTER_END: Final = " \t\r\n\"'”’»」』)）"  # blanks and closing quotation marks
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 
 
@@ -82,10 +85,11 @@ def const(value: Any) -> Expression:
 
 def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
     """Texts joined, and the texts of lists. Of an id no part may be null, else it is null; of other
-    fields null parts and blank ones are left out, and constants alone are no text. The parts are
-    texts by `of_text`.
+    fields null parts and blank ones are left out, constants alone are no text, and no full stop
+    follows a part that ends a sentence. The parts are texts by `of_text`.
     """
     whole = field in IDS
+    after_end = between if whole else between.lstrip(".。")
     gets = [(part.get, bool(part.paths)) for part in parts]
     has_paths = any(reads for _, reads in gets)
 
@@ -100,7 +104,11 @@ def join(field: str, parts: Sequence[Expression], between: str) -> Expression:
                 if whole or (each and not each.isspace()):
                     texts.append(each)
                     found = found or reads
-        return between.join(texts) if found and texts else None
+        if not (found and texts):
+            return None
+        ends = [each.rstrip(_AFTER_END).endswith(_STOPS) for each in texts[:-1]]
+        gaps = [after_end if is_end else between for is_end in ends]
+        return "".join(chain(*zip(texts, [*gaps, ""], strict=True)))
 
     single = (part.paths[0] for part in parts if len(part.paths) == 1)
     return Expression(get, _paths(parts), tuple(single))

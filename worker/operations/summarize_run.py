@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,7 @@ from worker.text.engine import EmbeddingEngine
 from worker.view import output
 from worker.view.writing import Sink
 
+COUNTS = ("review_count", "sentence_count", "ratings", "mentions")
 COALESCED_LINES = 1000  # lines whose net change `summarize --emit coalesced` writes
 Lines = Callable[[Iterable[bytes]], Iterable[bytes]]  # formats bodies and states for output
 
@@ -104,7 +106,7 @@ class AllChanges:
 @dataclass
 class FinalChanges(AllChanges):
     """Writes the last changes of each entity with sentences at the end, by entity id, that of the
-    summary first: as compaction of both topics would leave them.
+    summary first: as compaction of both topics would leave them, but with the counts of the end.
     """
 
     _bodies: dict[tuple[str, int], bytes] = field(default_factory=dict)
@@ -121,9 +123,23 @@ class FinalChanges(AllChanges):
                 self._bodies[key] = change.value
         return b""
 
-    def at_end(self, _summarizer: FileSummarizer) -> Iterable[bytes]:
-        last = (body for _, body in sorted(self._bodies.items()))
-        return body_lines(body for body in last if _head(body).has_sentences)
+    def at_end(self, summarizer: FileSummarizer) -> Iterable[bytes]:
+        for (entity, _), body in sorted(self._bodies.items()):
+            if _head(body).has_sentences:
+                change = msgspec.json.decode(body)
+                view = summarizer.view(entity, KINDS["facets" if "facets" in change else "set"])
+                _recount(change, msgspec.to_builtins(view))
+                yield msgspec.json.encode(change) + b"\n"
+
+
+def _recount(change: dict[str, Any], now: dict[str, Any]) -> None:
+    """Give a change and its facets, or one of these, the counts and the order of a view."""
+    change |= {name: now[name] for name in COUNTS if name in change}
+    if "facets" in change:
+        facets = {(one["name"], one.get("language")): one for one in change["facets"]}
+        change["facets"] = [facets[one["name"], one.get("language")] for one in now["facets"]]
+        for facet, counted_now in zip(change["facets"], now["facets"], strict=True):
+            _recount(facet, counted_now)
 
 
 class _Head(msgspec.Struct):

@@ -15,6 +15,7 @@ from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
 from worker.facets.definitions import OPTIONAL_FIELDS, read_definitions
 from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
+from worker.facets.quotable import MOST_CHARS
 from worker.settings import Settings
 from worker.settings.checks import largest_message
 from worker.state import Fingerprint
@@ -251,19 +252,25 @@ def load_facets(settings: Settings, engine: EmbeddingEngine | None) -> FacetCrit
     """
     if not settings.facets:
         return None
-    definitions = read_definitions(settings.facets).with_threshold(facts_of(engine).threshold)
+    facts = facts_of(engine)
+    definitions = read_definitions(settings.facets).with_threshold(facts.threshold)
+    definitions = definitions.with_language(facts.languages)
     visible = [definitions.facets[number] for number in definitions.visible]
-    shown = sum(facet.k * (3 if facet.sides else 1) for facet in visible)
+    shown = sum(facet.shown for facet in visible)
     # a name stands in a facet and in the list of the changed, in a string of JSON escaped twice
     names = [len(json.encode(json.encode(facet.name).decode())) for facet in visible]
-    most = largest_message(settings, shown, sentence_ids=1)
+    cap = settings.max_sentence_chars
+    of_each = [min(cap, MOST_CHARS) if facet.quotes_words else cap for facet in visible]
+    total = sum(facet.shown * chars for facet, chars in zip(visible, of_each, strict=True))
+    chars = -(-total // shown)  # a mean: what counts is the sum
+    most = largest_message(settings, shown, sentence_ids=1, max_chars=chars)
     counted = len(visible) + sum(facet.words is not None for facet in visible)  # by words again
     optional = len(OPTIONAL_FIELDS - definitions.unused)
     most += FACET_BYTES * counted + 2 * sum(names) + OPTIONAL_BYTES * optional * len(visible)
     if most > settings.max_message_bytes:
         raise SetupError(
-            f"COVERSUMM_FACETS: {shown} sentences of COVERSUMM_MAX_SENTENCE_CHARS="
-            f"{settings.max_sentence_chars} of {len(visible)} facets in one message may be {most} "
+            f"COVERSUMM_FACETS: {shown} sentences of {chars} characters "
+            f"(COVERSUMM_MAX_SENTENCE_CHARS) of {len(visible)} facets in one message may be {most} "
             f"bytes, more than COVERSUMM_MAX_MESSAGE_BYTES ({settings.max_message_bytes}): lower "
             "the facets' k or their number, or raise that and max.message.bytes of the worker's "
             "topics"

@@ -1,8 +1,8 @@
 """An entity for people, from its stored rows: its summary, short view, facets or overview.
 
 A view holds what its rows say at one commit. A short view leaves out what says nearly the same as
-a nearer sentence. An overview reads the facets in turn: the facets by their number of sentences,
-from each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
+a nearer sentence. An overview reads the facets in turn: the facets by mentions and sentences, from
+each the nearest sentence, then the next round. It skips what says nearly the same as a chosen
 sentence, of whichever facet. With a word limit a walk goes down to `MOST_SENTENCES`, takes each
 chosen sentence that still fits, and skips the others.
 
@@ -296,7 +296,7 @@ class ShortView(EntityView):
 
 @dataclass(frozen=True, slots=True)
 class FacetsView(EntityView):
-    """An entity's facets, by descending sentence count, then name."""
+    """An entity's facets, by descending mentions, sentences, then name."""
 
     ratings: Ratings  # of all live reviews
     sequence: int | None  # source offset of the last published change of facets
@@ -423,6 +423,10 @@ class _Counted:
     reviews: ReviewCounts = NO_REVIEWS
     mentions: ReviewCounts = NO_REVIEWS
 
+    def place(self) -> tuple[int, int, str]:
+        """Where it stands among all."""
+        return -self.mentions.reviews, -self.sentences, self.facet.label
+
 
 class _Members:
     """An entity's stored sentences by facet."""
@@ -460,13 +464,13 @@ class _Members:
                     one.mentions = one.mentions.plus(rating, count)
 
     def ordered(self, language: str | None = None) -> list[_Counted]:
-        """The visible facets by descending sentence count, then name; with a language those of it
-        alone. Raises UnknownLanguage.
+        """The visible facets by descending mentions, sentences, then name; with a language those of
+        it alone. Raises UnknownLanguage.
         """
         if language is not None:
             check_language(self._definitions, language)
         found = (one for one in self._counted if language in (None, one.facet.language))
-        return sorted(found, key=lambda one: (-one.sentences, one.facet.label))
+        return sorted(found, key=_Counted.place)
 
     @property
     def language(self) -> str | None:
@@ -488,6 +492,11 @@ class _Members:
     def _takes_all(self, counted: _Counted) -> bool:
         return self._definitions.origin[counted.number] is None
 
+    def size(self, number: int, sign: int) -> int:
+        """Sentences of a full set of a facet, or of its pros or cons."""
+        facet = self._definitions.facets[number]
+        return facet.side_k if sign else facet.k
+
     def scan(self, number: int, sign: int = 0) -> Scan:
         """Reads the sentences of a facet, or its pros (1) or cons (-1)."""
 
@@ -508,7 +517,9 @@ def _facet(
     summary = facet.with_counts(one.sentences, one.reviews, one.mentions)
     sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
     nearest = {
-        name: _nearest(source, facet.k, members.scan(one.number, sign), with_authors)
+        name: _nearest(
+            source, members.size(one.number, sign), members.scan(one.number, sign), with_authors
+        )
         for name, sign in sets.items()
     }
     return msgspec.structs.replace(summary, **nearest)

@@ -132,7 +132,8 @@ class EntityFacets:
     def _begin(self, key: SetKey) -> EntityCore:
         """The core of a set without sentences."""
         facet = self._sets[key]
-        k = self.criteria.definitions.facets[key[0]].k
+        defined = self.criteria.definitions.facets[key[0]]
+        k = defined.side_k if key[1] else defined.k
         index = facet.index = FlatIndex(self.criteria.dimension, self._scan(key))
         core = facet.core = self.new_core(k, index)
         return core

@@ -233,13 +233,20 @@ def open_native(
 def answer(
     criteria: FacetCriteria | None, kind: str, language: str | None, texts: Sequence[str]
 ) -> Sequence[str | int | Meaning]:
-    """Answer what the pool asks about texts; all partitions have one definition of facets."""
+    """Answer what the pool asks about texts; all partitions have one definition of facets.
+
+    `language`: the tag of a text whose language is asked for, else the one found, a line break, and
+    the tag.
+    """
     assert criteria is not None
     if kind == "language":
         return [criteria.language_of(texts, language)]
+    found, _, tag = (language or "").partition("\n")
     if kind == "words":
-        return [criteria.mentions_of_word(word, language) for word in texts]
-    return [criteria.mentions([text], language) for text in texts]
+        return [criteria.mentions_of_word(word, found, tag) for word in texts]
+    if kind == "quotable":
+        return [criteria.quotable(text, found, tag) for text in texts]
+    return [criteria.mentions([text], found, tag) for text in texts]
 
 
 def count_native(stats: Stats, done: Processed) -> None:

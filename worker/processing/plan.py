@@ -37,7 +37,7 @@ from worker.processing.entities import CachedEntity, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
-from worker.text.language import primary_subtag
+from worker.text.language import language_code
 from worker.text.splitting import cap_sentence, read_whole, says_something, split_sentences
 
 
@@ -206,13 +206,15 @@ class BatchPlan:
         embedded = len(unembedded) == len(sentences)
         if unembedded:
             self._need_vectors(index, unembedded, stored)
-            self.languages[primary_subtag(tag) if tag else language] += len(unembedded)
+            self.languages[language_code(tag) or language] += len(unembedded)
         chunks = (0, 0) if stored is None else stored.chunks
         review = Review(version, False, event.details, embedded, sentences, chunks, language)
         if facets is not None and facets.recent:
             review.is_future = is_future(event.occurred_at, record.timestamp_ms)
             self.future_dates += review.is_future
         review.mentions = mentions_of(self._facets, review)
+        if facets is not None and facets.quoting_bits:
+            _mark(facets, review)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
         changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
@@ -318,7 +320,15 @@ def mentions_of(criteria: FacetCriteria | None, review: Review) -> int:
     if criteria is None:
         return 0
     texts = [sentence.text for sentence in review.sentences]
-    return criteria.mentions(texts, review.language or review.details.language)
+    return criteria.mentions(texts, review.language, review.details.language)
+
+
+def _mark(criteria: FacetCriteria, review: Review) -> None:
+    """Note which facets quote the words of its sentences."""
+    language, tag, quoting = review.language, review.details.language, criteria.quoting_bits
+    for sentence in review.sentences:
+        if sentence.label_bits & quoting or review.mentions & quoting:
+            sentence.label_bits = criteria.marks(sentence.label_bits, sentence.text, language, tag)
 
 
 def texts_of(event: ReviewUpserted) -> Iterable[str]:

@@ -134,6 +134,11 @@ class TrackedSet:
         """Live sentences that it takes."""
         return 0 if self.core is None else self.core.live
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Of a facet among all: by mentions, then by sentences, both descending."""
+        return -self.mentions.reviews, -self.sentences
+
     def touch(self) -> None:
         """Its sentences or reviews changed."""
         self.part = self.ranking = None
@@ -266,8 +271,6 @@ class TrackedSets:
         named: dict[str, list[TrackedSet]] = {}  # a facet, and its pros and cons
         for tracked in self.sets:
             named.setdefault(tracked.name, []).append(tracked)
-        ordered = sorted(
-            [(-nearest_set.sentences, name) for name, (nearest_set, *_) in named.items()]
-        )
-        of_facets = (named[name] for _, name in ordered)
+        ordered = sorted([(*whole.place, name) for name, (whole, *_) in named.items()])
+        of_facets = (named[name] for *_, name in ordered)
         return [nearest_set.make_part(texts, sides) for nearest_set, *sides in of_facets]

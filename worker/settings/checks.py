@@ -127,9 +127,12 @@ def _check_message_bytes(settings: Fields) -> Iterator[str]:
         )
 
 
-def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
-    """Most bytes of a message with `sentences` sentences, which name `sentence_ids` ids each. The
-    key, the headers and the stored row of the message count too.
+def largest_message(
+    settings: Fields, sentences: int, sentence_ids: int, max_chars: int | None = None
+) -> int:
+    """Most bytes of a message with `sentences` sentences, which name `sentence_ids` ids each, and
+    have at most `max_chars` characters. The key, the headers and the stored row of the message
+    count too.
     """
     from worker.events.fields import (  # late: it loads msgspec
         MAX_AUTHOR_BYTES,
@@ -142,7 +145,8 @@ def largest_message(settings: Fields, sentences: int, sentence_ids: int) -> int:
     # JSON escapes a character in six, and a string of JSON the backslash too. Avro has UTF-8.
     escaped = {"json-row": 7, "avro": 4}.get(settings.output_format, 6)
     ids = MAX_ID_CHARS + sentence_ids * MAX_SENTENCE_ID_CHARS
-    characters = settings.max_sentence_chars + ids + MAX_LANGUAGE_CHARS
+    characters = settings.max_sentence_chars if max_chars is None else max_chars
+    characters += ids + MAX_LANGUAGE_CHARS
     # of JSON, where a string of it writes " as \\\\\"
     more = (MAX_COUNTRY_BYTES + MAX_AUTHOR_BYTES) * (1 + (settings.output_format == "json-row"))
     return sentences * (escaped * characters + more + SENTENCE_BYTES) + (

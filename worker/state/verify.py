@@ -99,13 +99,21 @@ def _count_problems(snapshot: Snapshot) -> list[str]:
 
 
 def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
-    """Each live review must have the mentions of its texts, and a language if one is needed."""
+    """Each live review must have the mentions of its texts, and each sentence the facets that quote
+    it.
+    """
     texts: dict[bytes, list[str]] = {}
+    problems = []
     for name, text in snapshot.texts.items():
         texts.setdefault(review_of(name), []).append(text)
-    problems = []
+        row, parsed = snapshot.reviews.get(review_of(name)), parse_sentence_id(name)
+        if row is None or parsed is None:
+            continue  # counted elsewhere
+        marks = row.label_bits.get(parsed[1], 0)
+        if marks != facets.marks(marks, text, row.language, row.details.language):
+            problems.append(f"sentence {name!r} does not have the facets that quote it")
     for review_id, row in snapshot.reviews.items():
-        found = facets.mentions(texts.get(review_id, ()), row.language or row.details.language)
+        found = facets.mentions(texts.get(review_id, ()), row.language, row.details.language)
         if not row.deleted and found != row.mentions:
             problems.append(f"review {review_id!r} does not have the mentions of its sentences")
     return problems
@@ -140,10 +148,16 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
     sets = criteria.definitions.sets
     published = _published(snapshot, FACETS, len(sets))
     for (number, sign), digests in zip(sets, published, strict=True):
-        facet = criteria.definitions.summaries[number]
+        facet, label = (
+            criteria.definitions.facets[number],
+            criteria.definitions.summaries[number].label,
+        )
         of = {sign: f", {side}" for side, sign in SIDES.items()}.get(sign, "")
         yield _Set(
-            facet.k, digests, f"{facet.label}{of}", rows_of(bits, number, sign, signs).tolist()
+            facet.side_k if sign else facet.k,
+            digests,
+            f"{label}{of}",
+            rows_of(bits, number, sign, signs).tolist(),
         )
 
 

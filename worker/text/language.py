@@ -6,6 +6,7 @@ is added in integers: its weights are multiples of 1/512, and logarithms of coun
 before they are multiplied.
 """
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
@@ -28,8 +29,31 @@ _OTHERS: Final = "ar cs da de el en es fr he hi id it ja ko nl no pl pt ro ru sv
 OTHERS: Final = tuple(_OTHERS.split())
 """What a text may be besides the languages asked for: otherwise Italian would be taken for French.
 """
-RULES: Final = "reviews-1"
+RULES: Final = "reviews-2"
 """Version of this module and of `abbreviations`: raise it with any change of results."""
+_CODE: Final = re.compile("[a-z]{2,3}")
+_NO_LANGUAGE: Final = frozenset(("mis", "mul", UNKNOWN, "zxx"))
+_ISO_639: Final = """
+    aar:aa abk:ab afr:af aka:ak alb:sq amh:am ara:ar arg:an arm:hy asm:as ava:av ave:ae
+    aym:ay aze:az bak:ba bam:bm baq:eu bel:be ben:bn bis:bi bod:bo bos:bs bre:br bul:bg
+    bur:my cat:ca ces:cs cha:ch che:ce chi:zh chu:cu chv:cv cor:kw cos:co cre:cr cym:cy
+    cze:cs dan:da deu:de div:dv dut:nl dzo:dz ell:el eng:en epo:eo est:et eus:eu ewe:ee
+    fao:fo fas:fa fij:fj fin:fi fra:fr fre:fr fry:fy ful:ff geo:ka ger:de gla:gd gle:ga
+    glg:gl glv:gv gre:el grn:gn guj:gu hat:ht hau:ha hbs:sh heb:he her:hz hin:hi hmo:ho
+    hrv:hr hun:hu hye:hy ibo:ig ice:is ido:io iii:ii iku:iu ile:ie ina:ia ind:id ipk:ik
+    isl:is ita:it jav:jv jpn:ja kal:kl kan:kn kas:ks kat:ka kau:kr kaz:kk khm:km kik:ki
+    kin:rw kir:ky kom:kv kon:kg kor:ko kua:kj kur:ku lao:lo lat:la lav:lv lim:li lin:ln
+    lit:lt ltz:lb lub:lu lug:lg mac:mk mah:mh mal:ml mao:mi mar:mr may:ms mkd:mk mlg:mg
+    mlt:mt mon:mn mri:mi msa:ms mya:my nau:na nav:nv nbl:nr nde:nd ndo:ng nep:ne nld:nl
+    nno:nn nob:nb nor:no nya:ny oci:oc oji:oj ori:or orm:om oss:os pan:pa per:fa pli:pi
+    pol:pl por:pt pus:ps que:qu roh:rm ron:ro rum:ro run:rn rus:ru sag:sg san:sa sin:si
+    slk:sk slo:sk slv:sl sme:se smo:sm sna:sn snd:sd som:so sot:st spa:es sqi:sq srd:sc
+    srp:sr ssw:ss sun:su swa:sw swe:sv tah:ty tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th
+    tib:bo tir:ti ton:to tsn:tn tso:ts tuk:tk tur:tr twi:tw uig:ug ukr:uk urd:ur uzb:uz
+    ven:ve vie:vi vol:vo wel:cy wln:wa wol:wo xho:xh yid:yi yor:yo zha:za zho:zh zul:zu
+"""
+_TWO_LETTERS: Final = dict(pair.split(":") for pair in _ISO_639.split())
+"""By the codes of ISO 639-2, for terms and for books, those of ISO 639-1."""
 _WEIGHT_BITS: Final = 9  # the model's weights are 16-bit floats between 2 and 16 in size
 _LOG_BITS: Final = 12
 _LOGS: Final = tuple(round(log1p(count) * 2**_LOG_BITS) for count in range(4096))
@@ -38,9 +62,17 @@ a half for the last bit of a logarithm to matter.
 """
 
 
-def primary_subtag(tag: str) -> str:
-    """`pt` of `pt-BR`."""
-    return tag.replace("_", "-").partition("-")[0].lower()
+def language_code(tag: str | None) -> str:
+    """The primary subtag, in two letters if the language has such a code; empty if the tag names no
+    language.
+
+    >>> [language_code(tag) for tag in ("pt-BR", "it_IT", " EN ", "ger", "fil", "und", "english")]
+    ['pt', 'it', 'en', 'de', 'fil', '', '']
+    """
+    code = (tag or "").strip().replace("_", "-").partition("-")[0].lower()
+    if not _CODE.fullmatch(code) or code in _NO_LANGUAGE:
+        return ""
+    return _TWO_LETTERS.get(code, code)
 
 
 class LanguageDetector:
@@ -69,9 +101,9 @@ class LanguageDetector:
     def language_of(self, text: str, tag: str | None = None) -> str:
         """One of `languages`, or UNKNOWN: another one, or a text too short to decide.
 
-        `tag`: the event's `language`, as `pt-BR`; if it has one, the text is not looked at.
+        `tag`: the event's `language`, as `pt-BR`; if it names one, the text is not looked at.
         """
-        found = primary_subtag(tag) if tag else self._detected(text)
+        found = language_code(tag) or self._detected(text)
         return found if found in self.languages else UNKNOWN
 
     def _detected(self, text: str) -> str:

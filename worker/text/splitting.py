@@ -22,7 +22,7 @@ from unicodedata import category, combining
 from worker.text.abbreviations import marked
 from worker.text.cleaning import clean
 
-SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-4"
+SPLITTER = f"nupunkt-{version('nupunkt')}/reviews-5"
 """Splitter, its version, and the version of this module's rules: raise it with any change of
 results.
 """
@@ -43,9 +43,24 @@ _ENDS = (
 )
 _CLOSING = "\ufe0f”’»」』）】》\"')"
 _WIDE = "\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+# "「…。」と言った" goes on: after a quotation a particle follows.
+_QUOTED = re.compile(
+    "[」』）】》](?:(?:って|なんて|など|を)|と(?!ても|っ|に|こ|り|く|き)|[がは](?!っ|い|じ|や)|の(?!ん|ど)"
+    "|に(?!ぎ)|で(?!も|は|す|き))"
+)
+# Faces, hearts, hands: they comment on the sentence before them. Signs that may begin a line of a
+# list, or point to what follows, are none of them.
+_EMOJI = (
+    "\u200d\u263a\u2639\u2665\u270a-\u270c\u2763\u2764\ufe0f\U0001f3fb-\U0001f3ff\U0001f44a-\U0001f450"
+    "\U0001f493-\U0001f49f\U0001f4aa\U0001f4af\U0001f595\U0001f596\U0001f5a4\U0001f600-\U0001f64f"
+    "\U0001f90c-\U0001f91f\U0001f920-\U0001f92f\U0001f970-\U0001f97a\U0001f9d0\U0001f9e1"
+    "\U0001fa75-\U0001fa77\U0001fae0-\U0001fae9\U0001faf0-\U0001faf8"
+)
+_EMOJIS = f"(?: {{0,3}}[{_EMOJI}]++)"
+_EMOJI_END = re.compile(rf"[.!?…][{_CLOSING}]*+{_EMOJIS}++(?=\s|\w)")
 # A full stop of full width between digits is a point. In text of full width !? need no blank.
 _OTHER_END = re.compile(
-    rf"(?:(?!\uff0e[0-9\uff10-\uff19])[{_ENDS}])[!?{_ENDS}]*[{_CLOSING}]*"
+    rf"(?:(?!\uff0e[0-9\uff10-\uff19])[{_ENDS}])[!?{_ENDS}]*[{_CLOSING}]*{_EMOJIS}*+"
     rf"|(?<=[{_WIDE}])[!?]+[{_CLOSING}]*(?=[{_WIDE}])"
 )
 # One look for a character outside of Latin, Greek, Cyrillic and their signs saves most searches.
@@ -183,8 +198,13 @@ def says_something(text: str) -> bool:
 def _with_ends(text: str) -> str:
     """`text` with a blank line after each end of a sentence that nupunkt does not know."""
     if _RARE.search(text):
-        text = _OTHER_END.sub(r"\g<0>\n\n", text)
+        text = _OTHER_END.sub(_with_end, _EMOJI_END.sub(r"\g<0>\n\n", text))
     return _GLUED.sub(_with_blank, text)
+
+
+def _with_end(end: re.Match[str]) -> str:
+    """`end` with a blank line, unless it ends a quotation and the sentence goes on."""
+    return end[0] if _QUOTED.match(end.string, end.end() - 1) else end[0] + "\n\n"
 
 
 def _unwrapped(text: str) -> Iterator[str]:

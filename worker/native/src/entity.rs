@@ -27,7 +27,7 @@ pub struct Sentence {
     /// Its number among the reviews.
     pub review: u32,
     pub ordinal: u32,
-    /// Facets that take one of its labels.
+    /// Facets that take one of its labels, or quote it.
     pub labels: u64,
     /// Facets whose words it has, if that is known.
     pub words: Option<u64>,

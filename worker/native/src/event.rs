@@ -46,7 +46,7 @@ pub struct Limits {
 pub struct Given {
     pub ordinal: u32,
     pub text: Box<str>,
-    /// Facets that take one of its labels.
+    /// Facets that take one of its labels, or quote it.
     pub labels: u64,
     /// Facets whose words it has, if that was asked.
     pub words: Option<u64>,

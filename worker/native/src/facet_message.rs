@@ -7,6 +7,7 @@ use crate::facets::{Criteria, Facet};
 use crate::json::write_string;
 use crate::message::{Message, Publication, ShownSet, write, write_ratings, write_text};
 use crate::review::ReviewCounts;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 const PARTS: [&str; 3] = [",\"sentences\":[", ",\"pros\":[", ",\"cons\":["];
@@ -37,7 +38,10 @@ impl Publication {
         write(&mut out, ",\"sentence_count\":", entity.counts.sentences);
         out.extend_from_slice(b",\"facets\":[");
         let mut order: Vec<usize> = (0..facets.len()).collect();
-        order.sort_unstable_by_key(|at| (-entity.facets.sentences(*at), &facets[*at].label));
+        order.sort_unstable_by_key(|at| {
+            let mentions = Reverse(entity.facets.mentions[*at].count);
+            (mentions, -entity.facets.sentences(*at), &facets[*at].label)
+        });
         for (position, at) in order.into_iter().enumerate() {
             if position > 0 {
                 out.push(b',');

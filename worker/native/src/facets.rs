@@ -12,6 +12,7 @@ pub type Sets = [u64; 3];
 /// See `worker.facets.plain.PlainRivals`.
 #[derive(FromPyObject)]
 struct PlainRivals {
+    is_exclusive: bool,
     vectors: Vec<u8>,
     thresholds: Vec<(u64, u64)>,
     owners: Vec<u64>,
@@ -27,7 +28,8 @@ pub struct Facet {
     pub has_language: bool,
     pub language: Option<String>,
     pub has_words: bool,
-    pub has_sides: bool,
+    /// Of its pros and cons; 0 without.
+    pub side_k: usize,
 }
 
 /// See `worker.facets.plain.PlainFacets`.
@@ -36,6 +38,8 @@ pub struct PlainFacets {
     rivals: Vec<PlainRivals>,
     without_phrases: u64,
     without_labels: u64,
+    /// Those that quote words.
+    pub quoting: u64,
     /// By label the facets that take it.
     pub labels: HashMap<String, u64>,
     ratings: Vec<u64>,
@@ -63,8 +67,9 @@ struct Phrase {
     denominator: i128,
 }
 
-/// Phrases of which a sentence has at most one.
+/// Phrases of which a sentence has at most one, or all that are near enough.
 struct Rivals {
+    is_exclusive: bool,
     vectors: Vec<Row>,
     phrases: Vec<Phrase>,
 }
@@ -109,11 +114,12 @@ impl Criteria {
         };
         let mut sets = Vec::new();
         let mut add = |part: usize, facet: usize| {
-            let Facet { number, k, .. } = plain.facets[facet];
+            let Facet { number, k, side_k, .. } = plain.facets[facet];
+            let k = if part == 0 { k } else { side_k };
             sets.push(SetOf { facet, part, bit: 1 << number, k });
         };
         (0..plain.facets.len()).for_each(|facet| add(0, facet));
-        let sided = (0..plain.facets.len()).filter(|facet| plain.facets[*facet].has_sides);
+        let sided = (0..plain.facets.len()).filter(|facet| plain.facets[*facet].side_k > 0);
         sided.for_each(|facet| (1..=2).for_each(|part| add(part, facet)));
         let owners = rivals.iter().flat_map(|one| &one.phrases).map(|phrase| phrase.owners);
         let is_complete = plain.ratings.len() == RATINGS + 1
@@ -124,7 +130,7 @@ impl Criteria {
         is_complete.then_some(())?;
         Some(Criteria {
             visible: bits(|_| true),
-            sided: bits(|facet| facet.has_sides),
+            sided: bits(|facet| facet.side_k > 0),
             phrased: owners.fold(0, |all, one| all | one),
             direction: direction.collect::<Option<_>>()?,
             rivals,
@@ -150,13 +156,20 @@ impl Criteria {
             & (findings.recent | not_recent)
     }
 
+    /// The labels of a sentence as they are stored: of the facets that quote words those that quote
+    /// this sentence. `words`: the facets whose words it has and for which it is quotable.
+    pub fn marks(&self, labels: u64, words: u64) -> u64 {
+        let quoted = (labels | self.plain.without_labels) & words;
+        (labels & !self.plain.quoting) | (quoted & self.plain.quoting)
+    }
+
     /// The sets of a sentence with these labels, of a review that meets the criteria of these
     /// facets.
     pub fn sets_of(&self, vector: &[i16], labels: u64, review: u64, rating: Option<u8>) -> Sets {
         let plain = &self.plain;
         let nearest = if review & self.phrased == 0 { 0 } else { self.nearest(vector) };
         let bits = (plain.without_phrases | nearest)
-            & (plain.without_labels | labels)
+            & ((plain.without_labels & !plain.quoting) | labels)
             & review
             & self.visible;
         let sided = bits & self.sided;
@@ -198,13 +211,21 @@ impl Rivals {
             })
         };
         let phrases = plain.owners.iter().enumerate().map(phrase).collect::<Option<_>>()?;
-        Some(Rivals { vectors, phrases })
+        Some(Rivals { is_exclusive: plain.is_exclusive, vectors, phrases })
     }
 
     /// The facets of the phrase with the highest cosine, the first of equals; 0 if it is below that
-    /// phrase's threshold. `own`: |x|^2.
+    /// phrase's threshold. Or those of all phrases that are near enough. `own`: |x|^2.
     fn nearest(&self, vector: &[i16], own: i128) -> u64 {
         let products = &products_of(&self.vectors, &[vector])[0];
+        let is_near = |(signed, phrase): &(i128, &Phrase)| {
+            signed * phrase.denominator >= phrase.numerator * own
+        };
+        if !self.is_exclusive {
+            let signed = products.iter().map(|one| i128::from(*one) * i128::from(one.abs()));
+            let near = signed.zip(&self.phrases).filter(is_near);
+            return near.fold(0, |all, (_, phrase)| all | phrase.owners);
+        }
         let mut best: Option<(i128, &Phrase)> = None;
         for (product, phrase) in products.iter().zip(&self.phrases) {
             let signed = i128::from(*product) * i128::from(product.abs());
@@ -214,9 +235,6 @@ impl Rivals {
                 best = Some((signed, phrase));
             }
         }
-        let is_near = |(signed, phrase): &(i128, &Phrase)| {
-            signed * phrase.denominator >= phrase.numerator * own
-        };
         best.filter(is_near).map_or(0, |(_, phrase)| phrase.owners)
     }
 }
@@ -228,6 +246,7 @@ mod tests {
     fn rivals(phrases: &[([i16; 2], u64, u64)]) -> Rivals {
         let bytes = |(vector, _, _): &([i16; 2], u64, u64)| vector.map(i16::to_le_bytes).concat();
         let plain = PlainRivals {
+            is_exclusive: true,
             vectors: phrases.iter().flat_map(bytes).collect(),
             thresholds: phrases.iter().map(|(_, above, below)| (*above, *below)).collect(),
             owners: (0..phrases.len()).map(|at| 1 << at).collect(),

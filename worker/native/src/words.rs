@@ -4,7 +4,7 @@
 //! Python says what each word means, once. Of a text in ASCII it is asked no more then.
 
 use crate::entity::Entity;
-use crate::event::{Change, Event, Upsert};
+use crate::event::{Change, Event, Given, Upsert};
 use crate::facets::Criteria;
 use crate::store::{Key, Store, key_of};
 use pyo3::prelude::*;
@@ -67,7 +67,8 @@ impl TextReader {
 
     /// Find languages and mentions of these events, where facets depend on them. `ask` takes what
     /// is asked, a language and texts: the `language` of a text, given its tag; what each of `words`
-    /// means in a language; what each of `texts` mentions.
+    /// means in a language; what each of `texts` mentions, and the facets for
+    /// which each is `quotable`.
     pub fn read(
         &mut self,
         py: Python<'_>,
@@ -114,7 +115,7 @@ impl TextReader {
                 }
             }
         }
-        Ok(())
+        mark(held, facets, ask)
     }
 
     /// Note the mentions that known words give; what else has to be asked.
@@ -194,6 +195,38 @@ impl TextReader {
     }
 }
 
+/// Note which facets quote the sentences of these events.
+fn mark(
+    held: &mut [Event],
+    facets: &HashMap<i32, Criteria>,
+    ask: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let mut asked: HashMap<Option<String>, (Vec<&mut Given>, Vec<&Criteria>)> = HashMap::new();
+    for Event { origin, change } in held {
+        let criteria = facets.get(&key_of(origin).0).filter(|one| one.plain.quoting != 0);
+        let (Change::Upsert(upsert), Some(criteria)) = (change, criteria) else { continue };
+        let language = language_of(upsert);
+        for one in &mut upsert.sentences {
+            let words = one.words.unwrap_or_default();
+            if words & criteria.plain.quoting == 0 {
+                one.labels = criteria.marks(one.labels, 0);
+            } else {
+                let (sentences, of) = asked.entry(language.clone()).or_default();
+                sentences.push(one);
+                of.push(criteria);
+            }
+        }
+    }
+    for (language, (sentences, criteria)) in asked {
+        let texts: Vec<&str> = sentences.iter().map(|one| &*one.text).collect();
+        let quotable: Vec<u64> = ask.call1(("quotable", language, texts))?.extract()?;
+        for ((one, criteria), quotable) in sentences.into_iter().zip(criteria).zip(quotable) {
+            one.labels = criteria.marks(one.labels, one.words.unwrap_or_default() & quotable);
+        }
+    }
+    Ok(())
+}
+
 /// Approximate bytes of a known word.
 fn measure(word: &str, runs: &[Run]) -> usize {
     let of_run = |(rest, _): &Run| {
@@ -202,16 +235,20 @@ fn measure(word: &str, runs: &[Run]) -> usize {
     WORD_BYTES + word.len() + runs.iter().map(of_run).sum::<usize>()
 }
 
-/// The language whose words count.
+/// The languages whose words count: the one found and the event's tag, a line each.
+fn languages(found: Option<&str>, tag: Option<&str>) -> Option<String> {
+    Some(format!("{}\n{}", found.unwrap_or_default(), tag.unwrap_or_default()))
+}
+
 fn language_of(upsert: &Upsert) -> Option<String> {
-    upsert.language.as_deref().or(upsert.details.language.as_deref()).map(Into::into)
+    languages(upsert.language.as_deref(), upsert.details.language.as_deref())
 }
 
 /// Likewise of a stored review, and its live sentences.
 fn stored(entity: &Entity, number: u32) -> (Option<String>, Vec<u32>) {
     let review = &entity.reviews[number as usize];
-    let found = review.findings().language.as_deref();
-    let language = found.or(review.details.language.as_deref()).map(Into::into);
+    let language =
+        languages(review.findings().language.as_deref(), review.details.language.as_deref());
     (language, entity.sentences_of(number))
 }
 
@@ -222,7 +259,8 @@ fn found(text: &str, known: Option<&Words>) -> Found {
     }
     let folded = text.to_ascii_lowercase();
     let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '\'');
-    let words: Vec<&str> = folded.split(is_end).filter(|word| !word.is_empty()).collect();
+    let words = folded.split(is_end).map(|word| word.trim_matches('\''));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     if words.iter().any(|word| word.len() > MOST_WORD_BYTES) {
         return Found::Nothing;
     }
