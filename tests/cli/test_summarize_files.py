@@ -274,3 +274,23 @@ def test_a_file_whose_name_is_not_utf_8_is_read(run, write):
     ended = run("summarize", path)
     assert ended.code == 0
     assert bodies(ended.out)[0]["cause"]["topic"] == "events\N{REPLACEMENT CHARACTER}.jsonl"
+
+
+def test_reviews_that_the_model_does_not_read_are_told(run, write):
+    """By their tags, else by their texts."""
+    french = [
+        {"text": "Le logement était très propre et bien situé, près du métro."},
+        {"text": "Breakfast was cold.", "language": "fr-CA"},
+    ]
+    english = [{"text": "The room was clean and the location was great."}] * 4
+    reviews = [
+        {"entity_id": "e", "review_id": str(at), **review}
+        for at, review in enumerate([*french, *english])
+    ]
+    told = "warning: 2 of 6 reviews are in fr: the model reads en"
+    assert (
+        told in run("summarize", write("a.jsonl", lines(reviews)), "--facets", "preset:stays").err
+    )
+    assert "warning" not in run("summarize", write("b.jsonl", lines(reviews))).err
+    only = write("c.jsonl", lines(reviews[2:]))
+    assert "warning" not in run("summarize", only, "--facets", "preset:stays").err

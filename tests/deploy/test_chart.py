@@ -435,7 +435,7 @@ def test_the_workers_settings_are_accepted_by_the_worker() -> None:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"comandLine": {}}, "comandLine is no value of this chart: did you mean commandLine?"),
+        ({"comandLine": {}}, "comandLine is not a value of this chart: did you mean commandLine?"),
         ({"commandLine": {"CACHE_BYTE": 1}}, "did you mean commandLine.CACHE_BYTES?"),
         ({"commandLine": {"COVERSUMM_K": 1}}, "did you mean commandLine.K?"),
         ({"bootstrapServers": "k:1"}, "did you mean kafka.bootstrapServers?"),

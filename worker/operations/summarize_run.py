@@ -17,6 +17,7 @@ import msgspec
 from worker.events import Message, Record
 from worker.events.codec import DEFAULT
 from worker.operations.findings import Findings, counted, warn_left_out
+from worker.operations.languages import Languages
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
 from worker.processing.entity_view import KINDS, Extent, FacetsView, Overview, V, View
@@ -24,6 +25,7 @@ from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.settings import Settings
 from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
 from worker.storage.vectors import open_vector_store
+from worker.text.declared import facts_of
 from worker.text.engine import EmbeddingEngine
 from worker.view import output
 from worker.view.writing import Sink
@@ -214,6 +216,7 @@ class SummarizeRun:
         self._lines = self._changes = self._future_dates = 0
         self._started = time.monotonic()
         self._summarizer: FileSummarizer | None = None
+        self._languages: Languages | None = None
         self._cut_short: CutShort | None = None
 
     def summarize(self) -> int:
@@ -241,6 +244,9 @@ class SummarizeRun:
                         "vectors embedded here are not kept"
                     )
             self._summarizer = FileSummarizer(settings, reviews.topic, engine, vectors)
+            reads = facts_of(engine).languages
+            if settings.facets and engine is not None and reads is not None:
+                self._languages = Languages(reads)
             is_coalesced = settings.emit == "coalesced"
             entries = self._entries()
             for batch in fixed_batches(entries) if is_coalesced else timely(entries):
@@ -258,7 +264,11 @@ class SummarizeRun:
     def _take(
         self, batch: list[Entry], summarizer: FileSummarizer, progress: output.FileProgress
     ) -> None:
-        outcome = summarizer.take([entry for entry in batch if isinstance(entry, Record)])
+        records = [entry for entry in batch if isinstance(entry, Record)]
+        outcome = summarizer.take(records)
+        if self._languages is not None:
+            for record in records:
+                self._languages.add(record.value)
         faulty = [entry for entry in batch if isinstance(entry, Faulty)]
         self._lines += len(batch) + sum(fault.lines - 1 for fault in faulty)
         self._ignored += outcome.ignored
@@ -280,6 +290,8 @@ class SummarizeRun:
         if self._future_dates:
             dates = output.many(self._future_dates, "dates")
             output.note(f"warning: {dates} after 2099: facets take these reviews as undated")
+        if self._languages is not None and (unread := self._languages.warning):
+            output.note(unread)
         report = [
             output.many(self._lines, self.reviews.unit),
             output.many(len(self._entities), "entities"),

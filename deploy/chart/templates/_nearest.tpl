@@ -14,7 +14,7 @@ a tree; a leaf is true. "*" stands for any name.
 {{- range $name, $value := index . 0 -}}
 {{- $inner := get $known $name | default (get $known "*") -}}
 {{- if not $inner -}}
-{{- fail (printf "%s%s is no value of this chart: did you mean %s?" $path $name (include "coversumm.nearest" (list $name $known $path $all))) -}}
+{{- fail (printf "%s%s is not a value of this chart: did you mean %s?" $path $name (include "coversumm.nearest" (list $name $known $path $all))) -}}
 {{- else if and (kindIs "map" $inner) (kindIs "map" $value) -}}
 {{- include "coversumm.refuseUnknown" (list $value $inner (printf "%s%s." $path $name) $all) -}}
 {{- end -}}

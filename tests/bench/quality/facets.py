@@ -72,6 +72,7 @@ THRESHOLDS = (0.3, THRESHOLD, 0.5)
 CLUSTERS = len(PLAIN)
 
 FACETS = "facets"
+PRESET = "facets of `preset:hotels`, by words"
 BY_PHRASE = "facets, nearest to the phrase"
 BY_SEEDS = "facets by seed words"
 K_MEANS = "k-means"
@@ -91,8 +92,13 @@ def facets_of(phrasing: Phrasing, threshold: float, embed: Embed) -> FacetCriter
 
 
 def groups_of(entity: Entity, facets: FacetCriteria) -> Groups:
-    """The members of each facet of phrases."""
+    """The members of each facet of phrases, hidden ones too; of one that quotes words the sentences
+    that it quotes.
+    """
     found = facets.nearest_facets(entity.vectors)
+    if facets.quoting_bits:
+        marks = [facets.marks(0, text, "", "en") for text in entity.sentences]
+        found &= np.array(marks, np.uint64) | np.uint64(facets.without_marks)
     numbers = range(len(facets.definitions.facets))
     return [np.flatnonzero(found & np.uint64(1 << number)).tolist() for number in numbers]
 
@@ -146,6 +152,7 @@ def look_at(
     seeds: Mapping[str, Mapping[str, float]],
     words: Mapping[str, int],
     sets: Mapping[tuple[str, float], FacetCriteria],
+    preset: FacetCriteria,
     k: int,
 ) -> Seen:
     """One hotel. `references` and `words` by aspect; `sets` by phrasing and threshold."""
@@ -153,6 +160,8 @@ def look_at(
     facets = sets["one sentence each", THRESHOLD]
     groups = groups_of(entity, facets)
     ranked = [central(entity, rows, k) for rows in groups]
+    of_preset = groups_of(entity, preset)
+    of_preset = [of_preset[number] for number in preset.definitions.visible]
     by_word = [aspect_of(sentence, seeds) for sentence in entity.sentences]
     seeded = [[row for row, of in enumerate(by_word) if of == aspect] for aspect in PLAIN]
     parted = clusters(entity)
@@ -161,6 +170,7 @@ def look_at(
         OURS: rank(list(range(len(entity.sentences)))),
         FACETS: in_turn(groups, ranked),
         BY_PHRASE: in_turn(groups, near_phrases(entity, facets, groups, k)),
+        PRESET: in_turn(of_preset, [rank(rows) for rows in of_preset]),
         BY_SEEDS: in_turn(seeded, [rank(rows) for rows in seeded]),
         K_MEANS: in_turn(parted, [rank(rows) for rows in parted]),
     }

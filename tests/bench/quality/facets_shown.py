@@ -32,7 +32,9 @@ BATCH = 200  # events processed at once
 def preset_of(name: str, embed: Embed) -> FacetCriteria:
     """The facets of a preset."""
     definitions = read_definitions(PRESET + name)
-    phrases = [phrase for facet in definitions.facets for phrase in facet.phrases or ()]
+    polarity = () if definitions.polarity is None else definitions.polarity.facets
+    of = (*definitions.defined, *polarity)
+    phrases = [phrase for facet in of for phrase in facet.phrases or ()]
     return FacetCriteria(definitions, embed(phrases))
 
 

@@ -55,7 +55,10 @@ class FacetStudy(Study):
             for name, phrasing in facets.PHRASINGS.items()
             for threshold in facets.THRESHOLDS
         }
-        look = partial(_facets, seeds=data.seeds(self.folder), words=words, sets=sets, k=K)
+        preset = facets_shown.preset_of("hotels", self.embed)
+        look = partial(
+            _facets, seeds=data.seeds(self.folder), words=words, sets=sets, preset=preset, k=K
+        )
         tasks = [
             (hotel, {aspect: references[aspect][hotel.entity.id] for aspect in words})
             for hotel in judged
@@ -115,9 +118,9 @@ class FacetStudy(Study):
         }
 
 
-def _facets(task: tuple[Hotel, Any], seeds: Any, words: Any, sets: Any, k: int) -> facets.Seen:
+def _facets(task: tuple[Hotel, Any], **how: Any) -> facets.Seen:
     hotel, references = task
-    return facets.look_at(hotel, references, seeds, words, sets, k)
+    return facets.look_at(hotel, references, **how)
 
 
 def _shown(task: tuple[Entity, FacetCriteria], k: int) -> facets_shown.Shown:
