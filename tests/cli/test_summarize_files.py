@@ -276,8 +276,10 @@ def test_a_file_whose_name_is_not_utf_8_is_read(run, write):
     assert bodies(ended.out)[0]["cause"]["topic"] == "events\N{REPLACEMENT CHARACTER}.jsonl"
 
 
-def test_reviews_that_the_model_does_not_read_are_told(run, write):
+def test_reviews_that_the_model_does_not_read_are_told(run, write, monkeypatch):
     """By their tags, else by their texts."""
+    monkeypatch.delenv("COVERSUMM_DIMENSION")
+    monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
     french = [
         {"text": "Le logement était très propre et bien situé, près du métro."},
         {"text": "Breakfast was cold.", "language": "fr-CA"},
