@@ -64,6 +64,13 @@ def main_language(model, key):
     return max(LANGUAGES, key=counts.__getitem__)
 
 
+def has_turn(model, facet):
+    """An overview has the facets with sentences or mentions, of a language those with enough."""
+    if facet.get("language"):
+        return facet["sentence_count"] >= model.config.language_min
+    return facet["sentence_count"] > 0 or facet.get("mentions", {}).get("review_count", 0) > 0
+
+
 def turns_of(model, key, language):
     """The numbers of the facets that an overview reads."""
     definitions = model.config.facets.definitions
@@ -74,8 +81,7 @@ def turns_of(model, key, language):
     }
     found = []
     for one in model.now(key):
-        least = model.config.language_min if one.get("language") else 1
-        if one["sentence_count"] < least or language not in (None, one.get("language")):
+        if language not in (None, one.get("language")) or not has_turn(model, one):
             continue
         if not (definitions.languages and one["name"] == "everything"):
             found.append(numbers[one["name"], one.get("language")])
@@ -147,7 +153,7 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
         assert view.sequence == model.sets.get(key, (None, None))[1]
         assert overview.ratings == view.ratings
         assert msgspec.to_builtins(overview.facets) == tuple(
-            nameless(one) for one in now if one["sentence_count"]
+            nameless(one) for one in now if has_turn(model, one)
         )
         naive = naive_overview(model, key, extent)
         labels = [label_of(number) for number, _ in naive]

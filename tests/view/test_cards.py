@@ -52,8 +52,8 @@ def shown(overview, width=80):
 
 def test_a_subject_has_its_counts_its_sentences_and_its_sides():
     """Mentions and their mean rating, or reviews if there are no words. The sentences of a
-    side are marked; it has two texts that are not shown yet. A subject without a sentence is left
-    out.
+    side are marked; it has two texts that are not shown yet. A subject without a sentence has its
+    mentions alone, or is left out.
     """
     assert entity_counts(OVERVIEW) == "871 reviews, rated 4.3, 2,591 sentences"
     assert shown(OVERVIEW) == [
@@ -62,6 +62,7 @@ def test_a_subject_has_its_counts_its_sentences_and_its_sides():
         "                         + A garage! [r3]",
         "                         - No space. [r5]",
         "                         - We paid a fine. [r7]",
+        "noise    20 mentions",
         "price    1 review        Dear. [r4]",
     ]
 

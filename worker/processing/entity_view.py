@@ -423,6 +423,11 @@ class _Counted:
     reviews: ReviewCounts = NO_REVIEWS
     mentions: ReviewCounts = NO_REVIEWS
 
+    @property
+    def is_there(self) -> bool:
+        """True if it has a sentence, or a review mentions it."""
+        return self.sentences > 0 or self.mentions.reviews > 0
+
     def place(self) -> tuple[int, int, str]:
         """Where it stands among all."""
         return -self.mentions.reviews, -self.sentences, self.facet.label
@@ -485,7 +490,7 @@ class _Members:
         return [
             one
             for one in self.ordered(language)
-            if one.sentences >= (language_min if one.facet.language else 1)
+            if (one.sentences >= language_min if one.facet.language else one.is_there)
             and not self._takes_all(one)
         ]
 

@@ -97,7 +97,8 @@ def _print_sentences(console: Console, sentences: Iterable[dict[str, Any]]) -> N
 def overview_table(overview: Mapping[str, Any]) -> Table:
     """A row for each sentence of the JSON of an overview, by subject, the largest subjects first.
 
-    A subject of which the overview says nothing, and that has no sides, is left out.
+    A subject of which the overview says nothing, and that has neither sides nor mentions, is left
+    out.
     """
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", max_width=20, overflow="fold")
@@ -105,7 +106,8 @@ def overview_table(overview: Mapping[str, Any]) -> Table:
     table.add_column(overflow="fold")
     for facet in overview["facets"]:
         label, quotes = one_line(_label(overview, facet)), list(_quotes(overview, facet))
-        for counts, quote in zip_longest(_counts(facet) if quotes else (), quotes, fillvalue=""):
+        counted = _counts(facet) if quotes or "mentions" in facet else ()
+        for counts, quote in zip_longest(counted, quotes, fillvalue=""):
             table.add_row(label, counts, quote)
             label = ""
     return table

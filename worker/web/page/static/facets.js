@@ -11,15 +11,18 @@ export const labelOf = ({ name, language }) => (language ? `${name} (${language}
 /** How often reviews mention a facet; those with a sentence of it if it has no words. */
 export const mentioned = (facet) => (facet.mentions ? many(facet.mentions.review_count, "mention") : many(facet.review_count, "review"));
 
-/** The languages of facets, that of the most sentences first: facets are in the order of their sentences. */
-export const languagesOf = (facets) => [...new Set(facets.map((one) => one.language).filter(Boolean))];
+/** The languages of facets, that of the facet with the most sentences first. */
+export function languagesOf(facets) {
+  const ordered = facets.toSorted((a, b) => b.sentence_count - a.sentence_count);
+  return [...new Set(ordered.map((one) => one.language).filter(Boolean))];
+}
 
 /**
  * Rows of a view of facets, with headings of this kind. `drawn` has what draws a `sentence` and a `line` of a change, and what
  * names a facet: `named`.
  */
 export function rows(view, changes, heading, drawn) {
-  return view.facets.filter((one) => one.sentence_count).map((facet) => {
+  return view.facets.filter((one) => one.sentence_count || one.mentions?.review_count).map((facet) => {
     const own = changes.filter((one) => one.tombstone || one.facet === labelOf(facet));
     const came = cameWith(own);
     const last = own.at(-1);
