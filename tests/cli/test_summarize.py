@@ -232,11 +232,11 @@ def test_the_last_changes_have_the_counts_of_the_end(run, write, tmp_path):
     assert changed["sequence"] == before["sequence"] == 0
     assert {one["review_count"] for one in (summary, changed, view)} == {5}
     assert summary["ratings"] == changed["ratings"] == view["ratings"]
-    assert [one["name"] for one in changed["facets"]] == ["total", "fans"]
+    assert [one["name"] for one in changed["facets"]] == ["fans", "total"]
     for now, then in zip(view["facets"], changed["facets"], strict=True):
         (old,) = [one for one in before["facets"] if one["name"] == then["name"]]
         assert then == now | {"sentences": old["sentences"]}
-    assert changed["facets"][1]["mentions"]["review_count"] == 2
+    assert changed["facets"][0]["mentions"]["review_count"] == 2
 
 
 def test_views_of_facets(run, write, content, facets_file, monkeypatch):
