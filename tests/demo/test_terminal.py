@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from tests.harness.long import one_of
 from tests.harness.terminal import (
     CONTROL,
     CONTROL_C,
@@ -33,7 +34,7 @@ def demo(directory, *arguments, columns=80, rows=24):
     )
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(60, 24), (160, 50)])
+@pytest.mark.parametrize(("columns", "rows"), one_of([(60, 24), (160, 50)]))
 def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     with demo(tmp_path, "--reviews", "25", columns=columns, rows=rows) as terminal:
         assert terminal.wait() == 0

@@ -212,6 +212,7 @@ def test_the_examples_are_the_workers_topics() -> None:
     assert len({(spec["partitions"], spec["replicas"]) for spec in found.values()}) == 1
 
 
+@pytest.mark.long
 def test_with_exactly_these_permissions_it_works_and_without_any_one_it_ends(
     deployed: Deployed,
 ) -> None:

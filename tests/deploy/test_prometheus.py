@@ -56,6 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
+@pytest.mark.long
 def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
     wanting = {one for one in QUERIES if not any(name in one for name in MAY_BE_MISSING)}
 

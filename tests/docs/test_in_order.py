@@ -60,6 +60,7 @@ def overview(printed: str) -> dict[str, dict[str, object]]:
     return {one["name"]: one for one in json.loads(printed)["facets"]}
 
 
+@pytest.mark.long
 def test_readme(shell: Shell) -> None:
     for kind, text in blocks("README.md", "A file, without Kafka"):
         assert kind == "sh"
@@ -76,6 +77,7 @@ def test_readme(shell: Shell) -> None:
     eventually(lambda: f"{STAY} {{'location': [" in Path(log).read_text(), shell.logs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "example",
     [one for one in EXAMPLES if one.commands and "framed" not in one.mapping],
@@ -90,6 +92,7 @@ def test_connect(shell: Shell, kafka: KafkaBroker, example: Example) -> None:
     run_example(shell, example)
 
 
+@pytest.mark.long
 def test_facets(shell: Shell) -> None:
     (on, replay) = [text for kind, text in blocks("docs/facets.md", "Turn them on") if kind == "sh"]
     printed = shell.run(on)
@@ -102,6 +105,7 @@ def test_facets(shell: Shell) -> None:
     assert json.loads(report.splitlines()[-1])["applied"] > REVIEWS / 2
 
 
+@pytest.mark.long
 def test_replay(shell: Shell) -> None:
     printed: dict[str, str] = {}
     for kind, text in blocks("docs/replay.md"):

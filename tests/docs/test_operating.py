@@ -99,6 +99,7 @@ def test_deploy(cluster: PlayedCluster) -> None:
     assert cluster.steps == [f"{name} started" for name in NAMES[:2]]
 
 
+@pytest.mark.long
 def test_scale(cluster: PlayedCluster) -> None:
     printed = play(cluster, "scale")
     assert sorted(cluster.releases["shop"].pods) == NAMES
@@ -109,6 +110,7 @@ def test_scale(cluster: PlayedCluster) -> None:
     assert sorted(cluster.releases["shop"].pods) == NAMES[:2]
 
 
+@pytest.mark.long
 def test_backup(cluster: PlayedCluster) -> None:
     (cluster.directory / "archive").mkdir()
     records = read_topic(cluster.kafka.bootstrap_servers, "marketplace.reviews.v1")
@@ -126,6 +128,7 @@ def test_backup(cluster: PlayedCluster) -> None:
     assert cluster.releases["shop"].pods[NAMES[1]].process.restored_rows()[-1] > 0
 
 
+@pytest.mark.long
 def test_upgrade(cluster: PlayedCluster) -> None:
     already = len(cluster.steps)
     printed = play(cluster, "upgrade")

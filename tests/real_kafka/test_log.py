@@ -52,6 +52,7 @@ def ours(worker: WorkerProcess, message: str = "") -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 def test_a_workers_life(site: Pipeline) -> None:
     one = site.worker("one", top_k="4")
     one.start().wait_ready()

@@ -196,6 +196,7 @@ def shows_facets(tab: Tab, worker: WorkerProcess, entity_id: str) -> None:
     tab.click(".views button[value=ranking]")
 
 
+@pytest.mark.long
 def test_searched_watched_and_handed_over(
     kafka: KafkaBroker,
     tmp_path: Path,

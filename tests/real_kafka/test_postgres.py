@@ -147,6 +147,7 @@ def wait_stored(
     eventually(is_stored, consumer.log_text)
 
 
+@pytest.mark.long
 def test_the_consumer_under_kills(
     kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
 ) -> None:

@@ -282,7 +282,6 @@ def plan_of(site: Pipeline, name: str) -> dict[str, Any] | None:
     return json.loads(found[-1].value or b"") if found else None
 
 
-@pytest.mark.long
 def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
     """Killed, interrupted, stopped; then three at once, of which one is killed: the same bytes as
     in one go.
@@ -814,6 +813,7 @@ def test_an_archive_of_a_deleted_topic_is_not_laid_over_the_next_one(
         assert replay(site, "--name", "over")["read"] == 500
 
 
+@pytest.mark.long
 def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_path: Path) -> None:
     """The drill of docs/backup.md, with a `send` that is killed: each record once in the new topic,
     those of a key in their order, and every summary as before.

@@ -373,6 +373,7 @@ def why_unready(worker: WorkerProcess) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_who_cannot_get_in_is_told_the_settings(secured: Secured, site: Pipeline) -> None:
     """In one line, with exit code 2 and within a bounded time; all at once, for each waits for the
     broker.

@@ -193,6 +193,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     assert all(one["committed"] for one in none["partitions"] if one["end"])
 
 
+@pytest.mark.long
 def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
     """It waits by its own timestamp while an open transaction of the changelog holds up a restore,
     and no more once it is committed.
