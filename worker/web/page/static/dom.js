@@ -38,7 +38,7 @@ export const foreign = (text) => el("bdi", { textContent: text });
 export const number = (value) => value.toLocaleString();
 
 /** A mean rating. */
-export const mean = (value) => value.toLocaleString([], { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const mean = (value) => value.toLocaleString([], { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 export const many = (count, one) => `${number(count)} ${count === 1 ? one : one.replace(/y$/, "ie") + "s"}`;
 
