@@ -83,7 +83,8 @@ def test_each_language_has_its_own_exact_facets(
     engine: EmbeddingEngine, reviews: dict[str, str], tmp_path: Path, left: float
 ) -> None:
     file = tmp_path / "facets.toml"
-    file.write_text(f"languages = {json.dumps(LISTED)}\n{preset('stays')}")
+    by_phrases = preset("stays").replace('quotes = "words"', 'quotes = "phrases"')
+    file.write_text(f"languages = {json.dumps(LISTED)}\n{by_phrases}")
     stays = Summarizer(20, embedder=engine, facets=file)
     stays.add({"entity_id": "e", "review_id": name, "text": text} for name, text in reviews.items())
     gone = random.Random(2).sample(sorted(reviews), int(len(reviews) * (1 - left)))
