@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 REVIEW = '{"entity_id": "hut", "review_id": "r1", "text": "Very quiet place. The host was kind."}\n'
+QUOTABLE = REVIEW.replace("Very quiet place.", "The place was very quiet and clean at night.")
 PYTHON = """
 from worker.coversumm import CoverSumm
 from worker.summarizer import Summarizer
@@ -50,6 +51,10 @@ def main() -> None:
         assert done.stderr.startswith("1 line, 1 entity, 1 change, "), done
         shown = [sentence["text"] for sentence in json.loads(done.stdout)["sentences"]]
         assert sorted(shown) == ["The host was kind.", "Very quiet place."], done
+        (folder / "quotable.jsonl").write_text(QUOTABLE)
+        options = ["quotable.jsonl", "--facets", "preset:stays", "--view", "overview"]
+        overview = _run([*summarize[:2], *options], folder)
+        assert "noise" in {one["facet"] for one in json.loads(overview.stdout)["sentences"]}, overview
         python = _run([bin_ / "python", "-c", PYTHON], folder)
         assert (python.stdout, python.stderr) == ("['a'] ['Very quiet place.']\n", ""), python
         print(f"with it: {shown}")
