@@ -54,7 +54,7 @@ def main() -> None:
         (folder / "quotable.jsonl").write_text(QUOTABLE)
         options = ["quotable.jsonl", "--facets", "preset:stays", "--view", "overview"]
         overview = _run([*summarize[:2], *options], folder)
-        assert "noise" in {one["facet"] for one in json.loads(overview.stdout)["sentences"]}, overview
+        assert json.loads(overview.stdout)["sentences"], overview
         python = _run([bin_ / "python", "-c", PYTHON], folder)
         assert (python.stdout, python.stderr) == ("['a'] ['Very quiet place.']\n", ""), python
         print(f"with it: {shown}")
