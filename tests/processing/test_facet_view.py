@@ -304,18 +304,22 @@ def test_verify_finds_a_wrong_facet():
     assert all(one.startswith("facet ") for one in check.problems)
 
 
+def problems_of(rows):
+    """What `verify` says of the only entity."""
+    (check,) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
+    return check.problems
+
+
 def test_verify_finds_wrong_mentions():
     definitions = Definitions([Facet("noise", rating=RatingRange(min=1), words=("loud",))])
     facets = facet_criteria(definitions, DIMENSION, None)
     driver = Driver(config(facets=facets, facets_topic="facets"))
     driver.run(upsert(0, "r", ("It was loud.", [1, 0, 0]), rating=5))
     rows = driver.rows[0]
-    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
-    assert check.problems == ()
+    assert problems_of(rows) == ()
     key, value = next((k, v) for k, v in rows.scan(b"E") if k.endswith(b"Rr"))
     rows.write({key: encode_review(key, decode_review(key, value)._replace(mentions=0))})
-    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
-    assert check.problems == ("review b'r' does not have the mentions of its sentences",)
+    assert problems_of(rows) == ("review b'r' does not have the mentions of its sentences",)
 
 
 @pytest.mark.parametrize("bits", [0, 0b11])
@@ -327,14 +331,12 @@ def test_verify_finds_wrong_quotes(bits):
     driver = Driver(config(facets=facets, facets_topic="facets"))
     driver.run(upsert(0, "r", ("Quiet rooms near the old harbour.", [1, 0, 0]), rating=5))
     rows = driver.rows[0]
-    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
-    assert check.problems == ()
+    assert problems_of(rows) == ()
     key, value = next((k, v) for k, v in rows.scan(b"E") if k.endswith(b"Rr"))
     row = decode_review(key, value)
     assert row.label_bits == {0: 1}
     rows.write({key: encode_review(key, row._replace(label_bits={0: bits} if bits else {}))})
-    ((check),) = verify_partition(rows, dimension=DIMENSION, k=3, distinct=False)
-    assert "sentence b'r#0' does not have the facets that quote it" in check.problems
+    assert "sentence b'r#0' does not have the facets that quote it" in problems_of(rows)
 
 
 def test_only_what_is_chosen_stands_for_others():

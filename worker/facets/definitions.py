@@ -119,8 +119,8 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         author_id: of the review, any of these.
         words: a review mentions the facet if a sentence has one of these (`worker.facets.words`);
             in all languages, or by language. Unless `quotes` says so they exclude no sentence.
-        quotes: "words": it takes quotable sentences (`worker.facets.quotable`) with one of its
-            words alone, near one of its own phrases, whatever other facets take.
+        quotes: with "words" it takes the quotable sentences (`worker.facets.quotable`) that have
+            one of its words and are near one of its phrases. Other facets may have them too.
         k: sentences of a full set.
         hidden: the facet takes sentences from the others and is not published.
         sides: its praise and its complaints are published as two more sets of so many sentences;
@@ -147,27 +147,32 @@ class Facet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     @property
     def is_exclusive(self) -> bool:
-        """True if it has phrases or vectors: it shares no sentence with others of its `rivals`."""
+        """True if it has phrases or vectors: it shares no sentence with others of its `rivals`,
+        unless it quotes words.
+        """
         return self.phrases is not None or self.vectors is not None
 
     @property
     def quotes_words(self) -> bool:
-        """True if it takes quotable sentences with its words alone."""
+        """True if all of its sentences are quotable and have one of its words."""
         return self.quotes == "words"
 
     @property
     def rivals(self) -> "Facet":
-        """Equal for facets whose phrases exclude one another: those of the same other criteria.
-        Those that quote words have none.
+        """Equal for facets whose phrases exclude one another: those of the same other criteria,
+        unless they quote words.
         """
         others = replace(self, phrases=None, vectors=None, threshold=None, words=None)
-        name = self.name if self.quotes_words else ""
-        return replace(others, name=name, k=1, hidden=False, sides=False)
+        return replace(others, name="", k=1, hidden=False, sides=False)
 
     @property
     def side_k(self) -> int:
         """Sentences of a full set of its praise, or of its complaints; 0 without sides."""
         return self.k if self.sides is True else int(self.sides)
+
+    def size(self, sign: int) -> int:
+        """Sentences of a full set: of its praise (1), of its complaints (-1), or of all (0)."""
+        return self.side_k if sign else self.k
 
     @property
     def shown(self) -> int:

@@ -68,46 +68,46 @@ class Rivals:
 
     def facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
         """The facets of the phrase with the highest cosine, by row of (m, D); none if that is below
-        its threshold.
+        its threshold. Without exclusion those of all phrases that are near enough.
         """
-        if not self.is_exclusive:
-            return self._all_facets(vectors)
-        norms = np.sqrt(self._squares)
+        find = self._of_nearest if self.is_exclusive else self._of_all_near
         found = np.zeros(len(vectors), np.uint64)
         for at in range(0, len(vectors), ROWS):
             rows = vectors[at : at + ROWS].astype(np.float64)
-            products, squares = rows @ self._columns, np.einsum("ij,ij->i", rows, rows)
-            cosines = products / norms  # times the row's length
-            best = cosines.argmax(axis=1)
-            highest, lengths = cosines[np.arange(len(best)), best], np.sqrt(squares)
-            above = highest - self.thresholds[best] * lengths
-            near = above >= 0
-            slack = ROUNDING * lengths
-            rivals = cosines >= (highest - slack)[:, None]
-            unclear = np.abs(above) <= slack
-            if np.count_nonzero(rivals) > len(rows):
-                unclear |= rivals.sum(axis=1) > 1
-            for row in np.flatnonzero(unclear).tolist():
-                best[row], near[row] = self._decide(
-                    np.flatnonzero(rivals[row]).tolist(), products[row], int(squares[row])
-                )
-            found[at : at + ROWS][near] = self.owners[best[near]]
+            found[at : at + ROWS] = find(rows @ self._columns, np.einsum("ij,ij->i", rows, rows))
         return found
 
-    def _all_facets(self, vectors: NDArray[np.int16]) -> NDArray[np.uint64]:
+    def _of_nearest(
+        self, products: NDArray[np.float64], squares: NDArray[np.float64]
+    ) -> NDArray[np.uint64]:
+        """The facets of the nearest phrase, by row: of (m, p) products and (m,) squared lengths."""
+        cosines = products / np.sqrt(self._squares)  # times the row's length
+        best = cosines.argmax(axis=1)
+        highest, lengths = cosines[np.arange(len(best)), best], np.sqrt(squares)
+        above = highest - self.thresholds[best] * lengths
+        near = above >= 0
+        slack = ROUNDING * lengths
+        rivals = cosines >= (highest - slack)[:, None]
+        unclear = np.abs(above) <= slack
+        if np.count_nonzero(rivals) > len(products):
+            unclear |= rivals.sum(axis=1) > 1
+        for row in np.flatnonzero(unclear).tolist():
+            best[row], near[row] = self._decide(
+                np.flatnonzero(rivals[row]).tolist(), products[row], int(squares[row])
+            )
+        return np.where(near, self.owners[best], np.uint64(0))
+
+    def _of_all_near(
+        self, products: NDArray[np.float64], squares: NDArray[np.float64]
+    ) -> NDArray[np.uint64]:
         """Likewise of all phrases with a cosine of at least their threshold."""
-        norms = np.sqrt(self._squares)
-        found = np.zeros(len(vectors), np.uint64)
-        for at in range(0, len(vectors), ROWS):
-            rows = vectors[at : at + ROWS].astype(np.float64)
-            products, squares = rows @ self._columns, np.einsum("ij,ij->i", rows, rows)
-            lengths = np.sqrt(squares)[:, None]
-            above = products / norms - self.thresholds * lengths
-            near = above >= 0
-            for row, phrase in np.argwhere(np.abs(above) <= ROUNDING * lengths).tolist():
-                _, near[row, phrase] = self._decide([phrase], products[row], int(squares[row]))
-            owned = np.where(near, self.owners, np.uint64(0))
-            found[at : at + ROWS] = np.bitwise_or.reduce(owned, axis=1)
+        lengths = np.sqrt(squares)[:, None]
+        above = products / np.sqrt(self._squares) - self.thresholds * lengths
+        near = above >= 0
+        for row, phrase in np.argwhere(np.abs(above) <= ROUNDING * lengths).tolist():
+            _, near[row, phrase] = self._decide([phrase], products[row], int(squares[row]))
+        owned = np.where(near, self.owners, np.uint64(0))
+        found: NDArray[np.uint64] = np.bitwise_or.reduce(owned, axis=1)
         return found
 
     def _decide(
@@ -280,19 +280,21 @@ class FacetCriteria:
         tagged = self._words.bits(texts, tag) if self._with_language != every else 0
         return self._of_words(found, tagged)
 
-    def marks(self, label_bits: int, text: str, language: str, tag: str | None) -> int:
+    def marks(self, label_bits: int, words: int, text: str, language: str, tag: str | None) -> int:
         """The facets of a sentence's labels, of those that quote words only those that quote this
-        one; languages as in `mentions`.
+        one. `words`: the facets whose words it has; languages as in `mentions`.
         """
-        quoting = (label_bits | self._without_labels) & self.quoting_bits
-        if quoting and (quoting := quoting & self.mentions((text,), language, tag)):
+        quoting = (label_bits | self._without_labels) & self.quoting_bits & words
+        if quoting:
             quoting &= self.quotable(text, language, tag)
         return label_bits & ~self.quoting_bits | quoting
 
     def quotable(self, text: str, language: str, tag: str | None) -> int:
         """The facets by whose language the sentence can be quoted."""
-        return (self._of_languages if is_quotable(text, language) else 0) | (
-            self.every & ~self._of_languages if is_quotable(text, tag) else 0
+        found = self.quoting_bits & self._of_languages
+        others = self.quoting_bits & ~self._of_languages
+        return (found if found and is_quotable(text, language) else 0) | (
+            others if others and is_quotable(text, tag) else 0
         )
 
     def mentions_of_word(self, word: str, language: str, tag: str | None) -> Meaning:

@@ -499,8 +499,7 @@ class _Members:
 
     def size(self, number: int, sign: int) -> int:
         """Sentences of a full set of a facet, or of its pros or cons."""
-        facet = self._definitions.facets[number]
-        return facet.side_k if sign else facet.k
+        return self._definitions.facets[number].size(sign)
 
     def scan(self, number: int, sign: int = 0) -> Scan:
         """Reads the sentences of a facet, or its pros (1) or cons (-1)."""

@@ -132,8 +132,7 @@ class EntityFacets:
     def _begin(self, key: SetKey) -> EntityCore:
         """The core of a set without sentences."""
         facet = self._sets[key]
-        defined = self.criteria.definitions.facets[key[0]]
-        k = defined.side_k if key[1] else defined.k
+        k = self.criteria.definitions.facets[key[0]].size(key[1])
         index = facet.index = FlatIndex(self.criteria.dimension, self._scan(key))
         core = facet.core = self.new_core(k, index)
         return core

@@ -212,9 +212,10 @@ class BatchPlan:
         if facets is not None and facets.recent:
             review.is_future = is_future(event.occurred_at, record.timestamp_ms)
             self.future_dates += review.is_future
-        review.mentions = mentions_of(self._facets, review)
         if facets is not None and facets.quoting_bits:
             _mark(facets, review)
+        else:
+            review.mentions = mentions_of(facets, review)
         changes.review_count += stored is None or stored.deleted
         before_rating = None if stored is None else stored.details.rating
         changes.ratings = changes.ratings.replaced(before_rating, event.details.rating)
@@ -324,11 +325,13 @@ def mentions_of(criteria: FacetCriteria | None, review: Review) -> int:
 
 
 def _mark(criteria: FacetCriteria, review: Review) -> None:
-    """Note which facets quote the words of its sentences."""
-    language, tag, quoting = review.language, review.details.language, criteria.quoting_bits
+    """Note its mentions, and which facets quote each of its sentences."""
+    languages = review.language, review.details.language
     for sentence in review.sentences:
-        if sentence.label_bits & quoting or review.mentions & quoting:
-            sentence.label_bits = criteria.marks(sentence.label_bits, sentence.text, language, tag)
+        text, labels = sentence.text, sentence.label_bits
+        words = criteria.mentions((text,), *languages)
+        sentence.label_bits = criteria.marks(labels, words, text, *languages)
+        review.mentions |= words
 
 
 def texts_of(event: ReviewUpserted) -> Iterable[str]:

@@ -102,19 +102,20 @@ def _mention_problems(snapshot: Snapshot, facets: FacetCriteria) -> list[str]:
     """Each live review must have the mentions of its texts, and each sentence the facets that quote
     it.
     """
-    texts: dict[bytes, list[str]] = {}
+    mentions: dict[bytes, int] = {}
     problems = []
     for name, text in snapshot.texts.items():
-        texts.setdefault(review_of(name), []).append(text)
         row, parsed = snapshot.reviews.get(review_of(name)), parse_sentence_id(name)
         if row is None or parsed is None:
-            continue  # counted elsewhere
-        marks = row.label_bits.get(parsed[1], 0)
-        if marks != facets.marks(marks, text, row.language, row.details.language):
+            continue  # `_count_problems` tells that
+        review_id, ordinal = parsed
+        languages = row.language, row.details.language
+        words, marks = facets.mentions((text,), *languages), row.label_bits.get(ordinal, 0)
+        mentions[review_id] = mentions.get(review_id, 0) | words
+        if marks != facets.marks(marks, words, text, *languages):
             problems.append(f"sentence {name!r} does not have the facets that quote it")
     for review_id, row in snapshot.reviews.items():
-        found = facets.mentions(texts.get(review_id, ()), row.language, row.details.language)
-        if not row.deleted and found != row.mentions:
+        if not row.deleted and mentions.get(review_id, 0) != row.mentions:
             problems.append(f"review {review_id!r} does not have the mentions of its sentences")
     return problems
 
@@ -154,7 +155,7 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
         )
         of = {sign: f", {side}" for side, sign in SIDES.items()}.get(sign, "")
         yield _Set(
-            facet.side_k if sign else facet.k,
+            facet.size(sign),
             digests,
             f"{label}{of}",
             rows_of(bits, number, sign, signs).tolist(),

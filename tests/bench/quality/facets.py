@@ -97,7 +97,9 @@ def groups_of(entity: Entity, facets: FacetCriteria) -> Groups:
     """
     found = facets.nearest_facets(entity.vectors)
     if facets.quoting_bits:
-        marks = [facets.marks(0, text, "", "en") for text in entity.sentences]
+        words = [facets.mentions((text,), "", "en") for text in entity.sentences]
+        each = zip(words, entity.sentences, strict=True)
+        marks = [facets.marks(0, those, text, "", "en") for those, text in each]
         found &= np.array(marks, np.uint64) | np.uint64(facets.without_marks)
     numbers = range(len(facets.definitions.facets))
     return [np.flatnonzero(found & np.uint64(1 << number)).tolist() for number in numbers]
