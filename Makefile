@@ -25,7 +25,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-streams bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -158,12 +158,9 @@ bench-memory: setup-dev ## Measure (minutes): Peak memory by the settings that b
 bench-scale: setup-dev ## Measure (3 min): 1,000 partitions and 2,000,000 entities: ready, restore, commits, memory; recorded
 	@$(BIN)/python -m tests.bench.scale
 
-bench-streams: setup-dev ## Measure (36 min): Pauses under faults, next to Kafka Streams; ROUNDS=3, STANDBYS=0; needs a JDK
-	@$(BIN)/python -m tests.bench.kafka_streams --rounds $(or $(ROUNDS),3) $(if $(STANDBYS),--standbys $(STANDBYS))
-
-bench-peers: setup-dev ## Measure (1 h): Events/s next to five stream processors; ROUNDS=2, ONLY=cold (or warm); needs a JDK
+bench-peers: setup-dev ## Measure (1 h): Beside five stream processors; ROUNDS=2, ONLY=cold (or warm, or pauses under faults); needs a JDK
 	@for peer in $(PEERS); do $(MAKE) --no-print-directory .cache/peers/$$peer/.ready || echo "going on without $$peer, which cannot be installed here" >&2; done
-	@$(BIN)/python -m tests.bench.peers --rounds $(or $(ROUNDS),2) $(if $(ONLY),--only $(ONLY))
+	@$(BIN)/python -m tests.bench.peers$(if $(filter pauses,$(ONLY)),.pauses) --rounds $(or $(ROUNDS),2) $(if $(filter-out pauses,$(ONLY)),--only $(ONLY))
 
 # Each peer has a Python environment of its own: what they need contradicts each other and the worker.
 PEERS := quix bytewax pathway

@@ -21,8 +21,7 @@ from docs.build.scale import first_build_table, pauses_table, rates_table
 from docs.build.storm import storm_table
 from docs.build.support import RECORDED as SUPPORT
 from docs.build.tables import commands_table, metrics_table, settings_table
-from tests.bench.kafka_streams.table import streams_table
-from tests.bench.peers.table import cold_peers_table, peers_table
+from tests.bench.peers.table import cold_peers_table, peers_table, streams_table
 from tests.bench.tables import (
     core_table,
     embed_table,

@@ -78,7 +78,7 @@ def pauses_table() -> str:
         ("of three workers", "longest time without a commit"),
         ((name, f"{seconds[fault]:.1f} s") for fault, name in RESTARTS.items()),
     )
-    return f"{table}\n\n`make bench-streams` on {machine_of(record)}."
+    return f"{table}\n\n`make bench-peers ONLY=pauses` on {machine_of(record)}."
 
 
 def _reviews(replay: dict[str, Any]) -> int:

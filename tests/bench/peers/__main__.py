@@ -44,8 +44,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.kafka_streams.application import INSTALL, missing_tools
 from tests.bench.machine import began, command_line, write
+from tests.bench.peers.application import INSTALL, missing_tools
 from tests.bench.peers.comparison import kill, measured
 from tests.bench.peers.contenders import (
     BYTEWAX_BRUTE,

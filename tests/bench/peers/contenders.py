@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench.kafka_streams.application import compiled
 from tests.bench.peers import faust_app, launch
+from tests.bench.peers.application import compiled
 from tests.bench.worker.measure import settings
 from tests.harness.broker import Kafka
 from tests.harness.workers import Pipeline, pipeline
@@ -69,6 +69,7 @@ class Contender(NamedTuple):
 def _streams(mode: str) -> Callable[[str], Mapping[str, str]]:
     return lambda classpath: {
         launch.CLASSPATH: classpath,
+        launch.MAIN: "EntityReviews",
         "PEER_MODE": mode,
         "STREAMS_CONFIG": f"num.stream.threads={THREADS}\n",
     }

@@ -5,13 +5,19 @@ Java or in a Python environment of its own: same id, same signals, same log.
 import os
 from pathlib import Path
 
-CLASSPATH = "STREAMS_CLASSPATH"
+CLASSPATH, MAIN = "STREAMS_CLASSPATH", "STREAMS_MAIN"
+"""Of an application in Java: where its classes are, and the one that starts."""
 PYTHON, APP = "PEER_PYTHON", "PEER_APP"
 """The interpreter of a peer in Python, and its module."""
 ENVIRONMENTS = Path(__file__).parents[3] / ".cache" / "peers"
 """The peers' Python environments, which `make bench-peers` makes of the pinned versions."""
 IN_PYTHON = ("quix", "bytewax", "pathway")
-LOG = {"showDateTime": "true", "defaultLogLevel": "warn", "log.org.apache.kafka.streams": "warn"}
+LOG = {
+    "showDateTime": "true",
+    "dateTimeFormat": "HH:mm:ss.SSS",
+    "defaultLogLevel": "warn",
+    "log.org.apache.kafka.streams": "info",
+}
 
 
 def interpreter(name: str) -> Path:
@@ -31,7 +37,7 @@ def command() -> list[str]:
     properties = {f"org.slf4j.simpleLogger.{name}": value for name, value in LOG.items()}
     properties["java.io.tmpdir"] = str(Path(os.environ["COVERSUMM_DATA_DIR"]).parent)
     defined = (f"-D{name}={value}" for name, value in properties.items())
-    return ["java", "-Xmx1g", *defined, "-cp", os.environ[CLASSPATH], "EntityReviews"]
+    return ["java", "-Xmx1g", *defined, "-cp", os.environ[CLASSPATH], os.environ[MAIN]]
 
 
 if __name__ == "__main__":

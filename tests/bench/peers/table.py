@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers.contenders import CONTENDERS, TITLES
-from tests.bench.tables import machine_of
+from tests.bench.tables import Measured, contenders_table, machine_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
 COLD_RESULTS = RESULTS.with_name("peers_cold.json")
+PAUSES = RESULTS.with_name("kafka_streams.json")
+PAUSED = {
+    "worker": "worker",
+    "streams": "Kafka Streams, static members",
+    "streams-defaults": "Kafka Streams, its defaults",
+}
 
 
 def peers_table(path: Path = RESULTS) -> str:
@@ -65,6 +71,21 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
     if again := record.get("again"):
         measured += f" Those of {again['entities']:,} entities come from `{again['command']}`."
     return "\n\n".join(["\n".join(lines), measured])
+
+
+def streams_table(path: Path = PAUSES) -> str:
+    """Seconds of the longest pause of any partition, the median of the rounds; says so when there
+    is no record.
+    """
+    about = {"fault": lambda row: str(row["fault"]), "standbys": lambda row: str(row["standbys"])}
+    return contenders_table(path, "bench-peers ONLY=pauses", about, PAUSED, _paused)
+
+
+def _paused(measured: Measured) -> str:
+    """The median, and how often instances ended in all rounds together."""
+    ends = measured["ends"]
+    ended = f" ({ends} {'end' if ends == 1 else 'ends'})" if ends else ""
+    return f"{measured['median_s']:.1f} s{ended}"
 
 
 def _cell(measured: Mapping[str, Any] | None, stalled: int = 0) -> str:

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.kafka_streams.application import Verdict
-from tests.bench.kafka_streams.contenders import CONTENDERS, DEFAULTS, Contender, many_entities
-from tests.bench.kafka_streams.faults import BROKERS, INSTANCES
+from tests.bench.peers.application import Verdict
+from tests.bench.peers.pauses.contenders import CONTENDERS, DEFAULTS, Contender, many_entities
 from tests.harness.cluster import KafkaCluster
+from tests.harness.faults import NODES, Fault, each_node
 from tests.harness.load import SteadyLoad
 from tests.harness.pauses import Pause, longest, read_pauses
 from tests.harness.run import Run, Strike
 from tests.harness.site import Site
+
+STOPPED_SECONDS = 3.0
+GONE_SECONDS = 8.0
+"""Seconds for which a killed or frozen broker is away: longer than its session of 6 s, so that
+other brokers take over its partitions.
+"""
+LOST_SECONDS = 15.0
+"""Seconds for which a lost instance is away: longer than its session of 10 s."""
+BALANCED = {"leader.imbalance.check.interval.seconds": "1"}
+"""Of the brokers: whoever is back leads again before the next fault."""
+
+Faults = Mapping[str, Sequence[Fault]]
+
+BROKERS: Faults = {
+    "each broker stopped (SIGTERM)": each_node("broker stopped", [STOPPED_SECONDS] * len(NODES)),
+    "each broker killed": each_node("broker killed", [GONE_SECONDS] * len(NODES)),
+    "each broker frozen": each_node("broker frozen", [GONE_SECONDS] * len(NODES)),
+}
+INSTANCES: Faults = {
+    "an instance stopped (SIGTERM) and started": [Fault("worker restarted")],
+    "an instance killed and started": [Fault("worker killed")],
+    f"an instance killed, back after {LOST_SECONDS:.0f} s": [Fault("worker killed", LOST_SECONDS)],
+    "all instances restarted one after the other": [Fault("workers rolled")],
+}
 
 RUNNING = 3
 """Instances of a contender."""
@@ -85,13 +109,13 @@ def became(strikes: Sequence[Strike], found: Sequence[Pause]) -> dict[str, Any]:
     that ended.
     """
     each = [
-        round(max(longest(found, one.since_ms, one.until_ms).values(), default=0.0), 2)
-        for one in strikes
+        round(max(longest(found, strike.since_ms, strike.until_ms).values(), default=0.0), 2)
+        for strike in strikes
     ]
     return {
         "longest_pause_s": max(each),
         "each_s": each,
-        "ends": [str(end) for one in strikes for end in one.ends],
+        "ends": [str(end) for strike in strikes for end in strike.ends],
         "seconds": round((strikes[-1].until_ms - strikes[0].since_ms) / 1000),
     }
 

@@ -1,7 +1,7 @@
 """The worker and Kafka Streams under the same faults of the same cluster, in turns: who pauses
-longer? `make bench-streams`.
+longer? `make bench-peers ONLY=pauses`.
 
-    python -m tests.bench.kafka_streams [--rounds 3] [--contenders NAME ...] [--standbys N ...]
+    python -m tests.bench.peers.pauses [--rounds 3] [--contenders NAME ...] [--standbys N ...]
         [--out FILE]
 
 A turn is one contender, three instances over six partitions on three brokers with replication 3 and
@@ -30,12 +30,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench.kafka_streams.application import INSTALL, compiled, missing_tools
-from tests.bench.kafka_streams.comparison import FAULTS, RUNNING, faults_of, rows, take, turns
-from tests.bench.kafka_streams.contenders import CONTENDERS, PARTITIONS
-from tests.bench.kafka_streams.faults import BALANCED
-from tests.bench.kafka_streams.table import RESULTS, streams_table
 from tests.bench.machine import began, command_line
+from tests.bench.peers.application import INSTALL, compiled, missing_tools
+from tests.bench.peers.pauses.comparison import (
+    BALANCED,
+    FAULTS,
+    RUNNING,
+    faults_of,
+    rows,
+    take,
+    turns,
+)
+from tests.bench.peers.pauses.contenders import CONTENDERS, PARTITIONS
+from tests.bench.peers.table import PAUSES, streams_table
 from tests.harness.cluster import KafkaCluster
 from tests.harness.record import finish
 
@@ -48,11 +55,11 @@ def show(done: dict[str, Any]) -> None:
         f"{done['seconds']} s, lost {done['lost']}, repeated {done['repeated']}, wrong "
         f"{done['wrong']}"
     )
-    for fault, one in done["faults"].items():
-        ended = ", ".join(one["ends"]) or "none"
+    for fault, shown in done["faults"].items():
+        ended = ", ".join(shown["ends"]) or "none"
         print(
-            f"  {fault:44} {one['longest_pause_s']:6.2f} s {one['each_s']}, took {one['seconds']} "
-            f"s, ended: {ended}"
+            f"  {fault:44} {shown['longest_pause_s']:6.2f} s {shown['each_s']}, took "
+            f"{shown['seconds']} s, ended: {ended}"
         )
     sys.stdout.flush()
 
@@ -70,7 +77,7 @@ def scratch_folder(keep: Path | None) -> Iterator[Path]:
 
 def main() -> int:
     """Measure, print, write."""
-    parser = command_line(__doc__, RESULTS)
+    parser = command_line(__doc__, PAUSES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME"
@@ -87,7 +94,7 @@ def main() -> int:
     if missing := missing_tools():
         print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)
         return 2
-    record = began("tests.bench.kafka_streams")
+    record = began("tests.bench.peers.pauses")
     done = []
     with scratch_folder(given.keep) as folder, KafkaCluster(folder / "kafka", BALANCED) as cluster:
         classpath = compiled(folder / "classes")

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench.kafka_streams.application import Verdict, judge, streams_pipeline
+from tests.bench.peers.application import Verdict, judge, streams_pipeline
 from tests.harness.broker import Kafka
 from tests.harness.load import HashedVectors, Sent, read_reviews, rounds
 from tests.harness.pauses import APPENDED

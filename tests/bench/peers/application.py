@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.kafka_streams import launch
+from tests.bench.peers import launch
 from tests.harness import node
 from tests.harness.broker import Kafka
 from tests.harness.node import JAVA_MAJOR, BrokerError, jars
@@ -76,6 +76,7 @@ def streams_pipeline(
     """
     settings = {
         launch.CLASSPATH: classpath,
+        launch.MAIN: SOURCE.stem,
         "STREAMS_CONFIG": "".join(f"{key}={value}\n" for key, value in config.items()),
     }
     with pipeline(
