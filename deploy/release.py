@@ -153,7 +153,7 @@ def check_tools() -> None:
         f"{' and '.join(backend)} in {sys.prefix}": all(
             _version(name) == pin for name, _, pin in pins
         ),
-        f"{' or '.join(engines)}, running": any(_works(one, "info") for one in engines),
+        f"{' or '.join(engines)}, running": any(_works(engine, "info") for engine in engines),
     }
     if missing := [name for name, has_it in needed.items() if not has_it]:
         raise Refused(f"a release needs {'; '.join(missing)}")

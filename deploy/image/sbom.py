@@ -69,9 +69,11 @@ def main(python_sbom: str, dpkg: str, output: str) -> None:
     packages = [debian_component(package) for package in debian_packages(Path(dpkg))]
     assert packages, f"no package of the base in {dpkg}"
     bom.components.update([*packages, model_component()])
-    bom.metadata.component = next(one for one in bom.components if one.name == WORKER)
+    bom.metadata.component = next(
+        component for component in bom.components if component.name == WORKER
+    )
     bom.components.discard(bom.metadata.component)
-    names = sorted(str(one.purl or one.name) for one in bom.components)
+    names = sorted(str(component.purl or component.name) for component in bom.components)
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(names))
     bom.metadata.timestamp = datetime.fromtimestamp(0, UTC)
     bom.metadata.properties.add(Property(name="base:packages", value=str(len(packages))))

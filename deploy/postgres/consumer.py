@@ -36,14 +36,14 @@ def positions():
 
 def store(messages):
     """Write the last message of each key, and the offsets."""
-    if error := next((one.error() for one in messages if one.error()), None):
+    if error := next((message.error() for message in messages if message.error()), None):
         raise KafkaException(error)
-    ends = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
+    ends = {(message.topic(), message.partition()): message.offset() + 1 for message in messages}
     with database.transaction():
         for place, end in ends.items():
             if not database.execute(ADVANCE, (*place, end, known[place])).rowcount:
                 sys.exit(f"another consumer writes {place}: run one process for a topic")
-        for one in {(one.topic(), one.key()): one for one in messages}.values():
+        for one in {(message.topic(), message.key()): message for message in messages}.values():
             table, key = TABLES[one.topic()], one.key().decode().replace("\0", "\ufffd")
             body = one.value() and NUL.sub(r"\1\\ufffd", one.value().decode())
             change = json.loads(body) if body else LAST

@@ -134,9 +134,9 @@ def _channel(channel: Channel, schemas: dict[str, Any]) -> dict[str, Any]:
     """The channel; `schemas` gets the types that its messages refer to."""
     spec = topic_specs(SETTINGS)[channel.role]
     messages = {
-        one.name: _of_value(spec.name, one, schemas)
-        for one in MESSAGES
-        if one.name in channel.types
+        message.name: _of_value(spec.name, message, schemas)
+        for message in MESSAGES
+        if message.name in channel.types
     }
     if channel.tombstone:
         messages["tombstone"] = _tombstone(spec.name, channel)
@@ -185,7 +185,7 @@ def _tombstone(topic: str, channel: Channel) -> dict[str, Any]:
 def _dead_letter(schemas: dict[str, Any]) -> dict[str, Any]:
     original = {"description": "The original bytes.", "type": ["string", "null"]}
     payload = '{"type":"review.deleted","entity_id":"B00X"}'
-    examples = [{"headers": one, "payload": payload} for one in HEADERS.examples]
+    examples = [{"headers": example, "payload": payload} for example in HEADERS.examples]
     headers = _with_components(HEADERS, schemas)
     return {
         **_message("dead letter", {**original, "format": "binary"}, examples, headers),

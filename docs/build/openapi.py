@@ -160,7 +160,7 @@ class Nothing(Struct, frozen=True):
 
 
 _EXAMPLES: Final = {one.type: one.examples for one in PUBLISHED}
-_MESSAGE: Final = {one.name: one for one in MESSAGES}
+_MESSAGE: Final = {message.name: message for message in MESSAGES}
 BODIES: Final = (
     *VIEWS,
     Error,
@@ -371,12 +371,12 @@ def addresses_table() -> str:
     """The addresses, each with what it answers and its parameters."""
     rows = (
         (
-            f"`{one.path}`",
-            one.summary,
-            ", ".join(map(str, one.answers)),
-            ", ".join(f"`{name}`" for name in one.query),
+            f"`{address.path}`",
+            address.summary,
+            ", ".join(map(str, address.answers)),
+            ", ".join(f"`{name}`" for name in address.query),
         )
-        for one in ADDRESSES
+        for address in ADDRESSES
     )
     return markdown(("address", "answers", "status", "query"), rows)
 
@@ -392,7 +392,7 @@ def static_files() -> list[str]:
     """The page's files below `/page`."""
     static = files("worker.web.page").joinpath("static")
     return sorted(
-        one.name for one in static.iterdir() if one.name not in ("page.html", "widget.js")
+        path.name for path in static.iterdir() if path.name not in ("page.html", "widget.js")
     )
 
 
@@ -444,7 +444,7 @@ def document() -> dict[str, Any]:
             {"name": "probes", "description": "For orchestration and monitoring."},
             {"name": "page", "description": "For the page itself."},
         ],
-        "paths": {one.path: {"get": _operation(one)} for one in ADDRESSES},
+        "paths": {address.path: {"get": _operation(address)} for address in ADDRESSES},
         "components": {
             "schemas": _schemas(),
             "parameters": {name: _parameter(name, one) for name, one in QUERIES.items()},

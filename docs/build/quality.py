@@ -176,7 +176,7 @@ def tracking_table(record: Mapping[str, Any]) -> str:
             (
                 f"{named[what]} ({len(errors)})",
                 order,
-                *(f"{statistics.fmean(one[name] for one in errors):.3f}" for name in TRACKERS),
+                *(f"{statistics.fmean(error[name] for error in errors):.3f}" for name in TRACKERS),
                 f"{paper:.2f}" if paper else "",
             )
         )

@@ -22,13 +22,13 @@ def replays(record: Mapping[str, Any]) -> str:
         ("history", "replay", "compared", "number", "different"),
         (
             (
-                one["history"],
-                one["proof"],
-                one["compared"],
-                f"{one['count']:,}",
-                f"{one['different']:,}",
+                proof["history"],
+                proof["proof"],
+                proof["compared"],
+                f"{proof['count']:,}",
+                f"{proof['different']:,}",
             )
-            for one in record["proofs"]
+            for proof in record["proofs"]
         ),
     )
     foretold = markdown(
@@ -44,11 +44,11 @@ def replays(record: Mapping[str, Any]) -> str:
     )
     machine = record["machine"]
     histories = "\n".join(
-        f"- {one['history']}: {one['reviews']:,} reviews in {one['events']:,} events; recorded "
-        f"{one['date'][:10]} by "
-        f"`{one['command']}`, while the machine had a load of {one['load_before']:.1f} from other "
+        f"- {of['history']}: {of['reviews']:,} reviews in {of['events']:,} events; recorded "
+        f"{of['date'][:10]} by "
+        f"`{of['command']}`, while the machine had a load of {of['load_before']:.1f} from other "
         "work"
-        for one in record["histories"]
+        for of in record["histories"]
     )
     recorded = (
         f"On {machine['cores']} cores ({machine['cpu']}), broker and workers "

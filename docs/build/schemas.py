@@ -374,7 +374,9 @@ def _readable(node: Any) -> Any:
 def schemas() -> dict[str, str]:
     """Name and text of every file in `schemas/`."""
     files = {f"{one.name}.schema.json": schema(one) for one in PUBLISHED}
-    files |= {f"draft-07/{one.name}.schema.json": registry_schema(one) for one in MESSAGES}
+    files |= {
+        f"draft-07/{message.name}.schema.json": registry_schema(message) for message in MESSAGES
+    }
     return {
         name: json.dumps(made, indent=2, ensure_ascii=False) + "\n" for name, made in files.items()
     }

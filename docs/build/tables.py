@@ -25,8 +25,13 @@ def settings_table() -> str:
 def metrics_table() -> str:
     """All metrics, in the order they are made."""
     rows = (
-        (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
-        for one in Metrics().families
+        (
+            f"`{family.name}`",
+            family.kind,
+            ", ".join(f"`{label}`" for label in family.labels),
+            family.help,
+        )
+        for family in Metrics().families
     )
     return markdown(("metric", "kind", "labels", "meaning"), rows)
 
@@ -54,7 +59,9 @@ def leaves(
 def _arguments(command: click.Command) -> list[str]:
     context = click.Context(command)
     return [
-        str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument)
+        str(param.make_metavar(context))
+        for param in command.params
+        if isinstance(param, click.Argument)
     ]
 
 

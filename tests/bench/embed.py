@@ -253,8 +253,8 @@ def _shares(ours: Spent, peaks: Sequence[Spent], sentences: int) -> dict[str, fl
     """Sentences/s, and the share of the highest peak."""
     return {
         "sentences_per_s": round(sentences / ours.seconds, 1),
-        "share": round(ours.rate / max(one.rate for one in peaks), 3),
-        "cpu_share": round(ours.cpu_rate / max(one.cpu_rate for one in peaks), 3),
+        "share": round(ours.rate / max(peak.rate for peak in peaks), 3),
+        "cpu_share": round(ours.cpu_rate / max(peak.cpu_rate for peak in peaks), 3),
     }
 
 
@@ -348,7 +348,10 @@ def main() -> int:
         },
         "memory_mib": {
             name: {str(threads): memory_mib(name, threads, given.data) for threads in THREADS}
-            for name in [*precisions, *(f"pytorch_{one}" for one in PRECISIONS if has_pytorch())]
+            for name in [
+                *precisions,
+                *(f"pytorch_{precision}" for precision in PRECISIONS if has_pytorch()),
+            ]
         },
     }
     write(given.out, report)

@@ -284,7 +284,9 @@ def engine_alone(history: Sequence[Sent]) -> int:
     assert engine is not None
     limit = defaults.max_sentence_chars
     texts = [json.loads(message.value or b"")["text"] for message in history]
-    sentences = list(dict.fromkeys(one for text in texts for one in split_sentences(text, limit)))
+    sentences = list(
+        dict.fromkeys(sentence for text in texts for sentence in split_sentences(text, limit))
+    )
     engine.embed(sentences[:ENGINE_AT_ONCE])  # it is slower at first
     started = time.perf_counter()
     for first in range(0, len(sentences), ENGINE_AT_ONCE):

@@ -194,10 +194,12 @@ def _budget_lines(record: dict[str, Any]) -> list[str]:
     for key, names in (("by_thread", THREADS), ("within_processor", STAGES)):
         parts = [one[key] for one in found.values()]
         for name, title in names.items():
-            lines.append(f"| {title} | {' | '.join(f'{one.get(name, 0):.0f}' for one in parts)} |")
+            lines.append(
+                f"| {title} | {' | '.join(f'{part.get(name, 0):.0f}' for part in parts)} |"
+            )
         others = (
-            sum(us for name, us in one.items() if name not in names and name != "process")
-            for one in parts
+            sum(us for name, us in part.items() if name not in names and name != "process")
+            for part in parts
         )
         lines.append(f"| {OTHERS[key]} | {' | '.join(f'{us:.0f}' for us in others)} |")
     return ["\n".join(lines)]

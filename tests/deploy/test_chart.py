@@ -92,7 +92,7 @@ def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
     assert chart.complaints(made, tmp_path) == []
     settings = environment(worker(made), facts_of(0), {"coversumm-worker/password": "x"})
     assert settings["COVERSUMM_SASL_PASSWORD"] == "x"
-    mounts = {one["mountPath"] for one in worker(made)["volumeMounts"]}
+    mounts = {mount["mountPath"] for mount in worker(made)["volumeMounts"]}
     assert str(Path(settings["COVERSUMM_SSL_CA_LOCATION"]).parent) in mounts
 
 
@@ -125,7 +125,7 @@ def test_pods_are_restricted(objects: list[chart.Object]) -> None:
         assert pod["enableServiceLinks"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert {key for one in pod["volumes"] for key in one} <= {
+        assert {key for volume in pod["volumes"] for key in volume} <= {
             "name",
             "configMap",
             "emptyDir",
@@ -141,13 +141,18 @@ def test_pods_are_restricted(objects: list[chart.Object]) -> None:
             assert set(container["resources"]["limits"]) == set(container["resources"]["requests"])
             assert {"memory", "cpu", "ephemeral-storage"} <= set(container["resources"]["limits"])
         assert disk_mib(pod) >= sum(
-            _mib(one["emptyDir"]["sizeLimit"]) for one in pod["volumes"] if "emptyDir" in one
+            _mib(volume["emptyDir"]["sizeLimit"])
+            for volume in pod["volumes"]
+            if "emptyDir" in volume
         ), "the kubelet evicts a pod that fills its volumes"
 
 
 def disk_mib(pod: chart.Object) -> int:
     """What a pod may have on its node's disk."""
-    return sum(_mib(one["resources"]["limits"]["ephemeral-storage"]) for one in pod["containers"])
+    return sum(
+        _mib(container["resources"]["limits"]["ephemeral-storage"])
+        for container in pod["containers"]
+    )
 
 
 def _mib(size: str) -> int:
@@ -166,7 +171,7 @@ def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
         "whenScaled": "Retain",
         "whenDeleted": "Retain",
     }
-    assert [one["metadata"]["name"] for one in spec["volumeClaimTemplates"]] == ["data"]
+    assert [claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]] == ["data"]
     variables = environment(worker(objects), facts_of(1), {"worker/password": "x"})
     assert variables["COVERSUMM_INSTANCE_ID"] == f"{FULLNAME}-1"
     assert (
@@ -175,7 +180,7 @@ def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
     )
     assert variables["COVERSUMM_WEB_BIND"] == "::"  # both families
     services = [one["spec"] for one in objects if one["kind"] == "Service"]
-    assert {one["ipFamilyPolicy"] for one in services} == {"PreferDualStack"}
+    assert {service["ipFamilyPolicy"] for service in services} == {"PreferDualStack"}
     assert variables["COVERSUMM_DATA_DIR"].startswith("/data/")
 
 
@@ -525,9 +530,9 @@ def test_the_grace_period_covers_an_orderly_stop(given: dict[str, int], seconds:
 def test_the_network_lets_through_what_a_worker_needs() -> None:
     spec = only(render(SECURED), "NetworkPolicy", FULLNAME)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    ports = [{one["port"] for one in rule["ports"]} for rule in spec["egress"]]
+    ports = [{port["port"] for port in rule["ports"]} for rule in spec["egress"]]
     assert ports == [{53}, {9093, 9094}, {8080}]
-    assert [one["port"] for rule in spec["ingress"] for one in rule["ports"]] == ["http"]
+    assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]
 
 
 def test_rules_are_the_alerts_with_links_of_this_release() -> None:
@@ -540,7 +545,7 @@ def test_rules_are_the_alerts_with_links_of_this_release() -> None:
         for rule in group["rules"]:
             assert rule["labels"].pop("release") == "shop"
             series = re.findall(r"\b(?:coversumm_|process_|up\b)\w*.", rule["expr"])
-            assert all(one.endswith("{") for one in series), rule["expr"]
+            assert all(line.endswith("{") for line in series), rule["expr"]
             assert rule["expr"].count(scope[:-1]) == len(series), rule["expr"]
             rule["expr"] = rule["expr"].replace(scope, "").replace(f"{scope[1:-1]}, ", "")
     assert spec == yaml.safe_load(text)
@@ -559,14 +564,14 @@ def test_an_autoscaler_is_no_worker_gone() -> None:
     """Nor does the chart set a number of workers then: an upgrade would undo what was scaled."""
     made = render(MATRIX["autoscaled"])
     alerts = {
-        one["alert"]
+        rule["alert"]
         for group in only(made, "PrometheusRule")["spec"]["groups"]
-        for one in group["rules"]
+        for rule in group["rules"]
     }
     everything = {
-        one["alert"]
+        rule["alert"]
         for group in yaml.safe_load(RULES.read_text())["groups"]
-        for one in group["rules"]
+        for rule in group["rules"]
     }
     assert everything - alerts == {"CoversummWorkerGone"}
     assert "replicas" not in only(made, "StatefulSet")["spec"]
@@ -637,7 +642,7 @@ def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
         "volumes"
     ]
     variables = environment(worker(mapped), facts_of(0))
-    mounts = {one["name"]: one["mountPath"] for one in worker(mapped)["volumeMounts"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in worker(mapped)["volumeMounts"]}
     assert variables["COVERSUMM_MAPPING"] == f"{mounts['mapping']}/mapping.toml"
     assert "COVERSUMM_MAPPING" not in environment(worker(bridged), facts_of(0))
     # the hook comes before the ConfigMap: it has one of its own

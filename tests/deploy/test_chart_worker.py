@@ -74,7 +74,7 @@ def rules(of: Any = KAFKA_USER) -> list[Rule]:
 
 def needed(of: Any = KAFKA_USER) -> list[Rule]:
     """Without one of these it ends."""
-    return [one for one in rules(of) if one.operation is not AclOperation.DESCRIBE_CONFIGS]
+    return [rule for rule in rules(of) if rule.operation is not AclOperation.DESCRIBE_CONFIGS]
 
 
 class Deployed:
@@ -147,7 +147,7 @@ class Deployed:
         kept = [one for one in objects if "helm.sh/hook" not in str(one["metadata"])]
         file.write_text(only(kept, "ConfigMap")["data"]["mapping.toml"])
         arguments = [
-            str(file) if one.endswith("/mapping.toml") else one for one in container["args"]
+            str(file) if arg.endswith("/mapping.toml") else arg for arg in container["args"]
         ]
         made = WorkerProcess(self._directory / name, self.variables(container), arguments=arguments)
         made.web_port = port

@@ -98,14 +98,14 @@ def test_terraform_makes_the_topics_of_strimzi(planned: dict[str, Any]) -> None:
     terraform(EXAMPLES / "terraform", "fmt", "-check")
     topics = list(yaml.safe_load_all((STRIMZI / "topics.yaml").read_text()))
     assert planned["topics"] == {
-        one["metadata"]["name"]: {
+        topic["metadata"]["name"]: {
             name: str(value)
-            for name, value in one["spec"]["config"].items()
+            for name, value in topic["spec"]["config"].items()
             if name != "min.insync.replicas"
         }
-        for one in topics
+        for topic in topics
     }
-    assert {one["spec"]["partitions"] for one in topics} == {planned["partitions"]}
+    assert {topic["spec"]["partitions"] for topic in topics} == {planned["partitions"]}
 
 
 def test_terraform_gives_the_permissions_of_strimzi(planned: dict[str, Any]) -> None:

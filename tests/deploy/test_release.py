@@ -95,7 +95,7 @@ def test_every_file_of_a_release_has_its_version(twice: list[Path]) -> None:
     assert f"{top}/worker/native/Cargo.lock" in source
     assert not any(name.startswith(f"{top}/tests") for name in source)
     schemas = dict(members(made / f"coversumm-worker-schemas-{VERSION}.tar.gz"))
-    for file in (one for one in (ROOT / "schemas").rglob("*") if one.is_file()):
+    for file in (path for path in (ROOT / "schemas").rglob("*") if path.is_file()):
         assert f"coversumm-worker-schemas-{VERSION}/{file.relative_to(ROOT / 'schemas')}" in schemas
     notes = (made / f"coversumm-worker-{VERSION}.notes.md").read_text()
     assert notes.startswith(f"# coversumm-worker {VERSION}\n\nThe image is `coversumm-worker:")
@@ -127,7 +127,7 @@ def test_the_packaged_chart_runs_the_image_of_its_digest(twice: list[Path]) -> N
         made = [one for one in yaml.safe_load_all(text) if one]
         assert only(made, "StatefulSet")["metadata"]["labels"]["app.kubernetes.io/version"]
         jobs = [one for one in made if one["kind"] == "Job" and "replay" in one["metadata"]["name"]]
-        return {worker(made)["image"], *(_image_of(one) for one in jobs)}
+        return {worker(made)["image"], *(_image_of(job) for job in jobs)}
 
     assert images({"image": "a.example/worker"}) == {f"a.example/worker@{DIGEST}"}
     assert images({"imageTag": "1.0.0-openvino"}) == {"coversumm-worker:1.0.0-openvino"}
@@ -237,7 +237,7 @@ def _saved(path: Path, *, level: int, config: Mapping[str, Any], layers: list[by
         blobs[f"blobs/sha256/{digest}"] = content
         return {"mediaType": "any", "digest": f"sha256:{digest}", "size": len(content)}
 
-    packed = [gzip.compress(one, level) if level else one for one in layers]
+    packed = [gzip.compress(layer, level) if level else layer for layer in layers]
     manifest = {
         "config": stored(json.dumps(config).encode()),
         "layers": [stored(one) for one in packed],
@@ -253,7 +253,7 @@ def _saved(path: Path, *, level: int, config: Mapping[str, Any], layers: list[by
 
 
 def test_an_image_has_one_archive_however_an_engine_saved_it(tmp_path: Path) -> None:
-    ids = [f"sha256:{hashlib.sha256(one).hexdigest()}" for one in LAYERS]
+    ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in LAYERS]
     config = {"architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": ids}}
     made = []
     for level in 0, 1, 9:
@@ -272,11 +272,12 @@ def test_an_image_has_one_archive_however_an_engine_saved_it(tmp_path: Path) -> 
     manifest = json.loads(files[f"blobs/sha256/{digest[7:]}"])
     assert json.loads(files[f"blobs/sha256/{manifest['config']['digest'][7:]}"]) == config
     unpacked = [
-        gzip.decompress(files[f"blobs/sha256/{one['digest'][7:]}"]) for one in manifest["layers"]
+        gzip.decompress(files[f"blobs/sha256/{layer['digest'][7:]}"])
+        for layer in manifest["layers"]
     ]
     assert unpacked == LAYERS
-    assert [one["size"] for one in manifest["layers"]] == [
-        len(files[f"blobs/sha256/{one['digest'][7:]}"]) for one in manifest["layers"]
+    assert [layer["size"] for layer in manifest["layers"]] == [
+        len(files[f"blobs/sha256/{layer['digest'][7:]}"]) for layer in manifest["layers"]
     ]
     wrong = _saved(tmp_path / "saved.tar", level=1, config=config, layers=LAYERS[::-1])
     with pytest.raises(ValueError, match=r"a layer is not the sha256:"):

@@ -52,8 +52,8 @@ def test_every_exit_code_has_its_section() -> None:
 
 @pytest.mark.parametrize("text", DOCUMENTS)
 def test_every_metric_exists(text: str) -> None:
-    known = {one.name + end for one in Metrics().families for end in SERIES[one.kind]}
-    known |= {one.name for one in Metrics().families}
+    known = {family.name + end for family in Metrics().families for end in SERIES[family.kind]}
+    known |= {family.name for family in Metrics().families}
     named = set(re.findall(r"\bcoversumm_\w+", text))
     assert named
     assert named <= known

@@ -134,7 +134,7 @@ class PlayedCluster:
 
     def _scale(self, release: Release, wanted: list[str]) -> None:
         """End pods that are not wanted, start those that are missing."""
-        for name in [one for one in release.pods if one not in wanted]:
+        for name in [pod for pod in release.pods if pod not in wanted]:
             self._end(name, release.pods[name])
             del release.pods[name]
         for name in [one for one in wanted if one not in release.pods]:

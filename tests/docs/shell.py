@@ -93,7 +93,7 @@ class Shell:
             own = list(takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
             match words[len(own) :]:
                 case ["export", *settings]:
-                    self.exported |= dict(one.split("=", 1) for one in settings)
+                    self.exported |= dict(setting.split("=", 1) for setting in settings)
                 case [".", file]:
                     list(self._each((self.directory / file).read_text()))
                 case ["cd", folder]:
@@ -106,7 +106,7 @@ class Shell:
     def _ask(self, command: str) -> str:
         give_up = time.monotonic() + PATIENCE_SECONDS
         while (done := self._done(command)).returncode and time.monotonic() < give_up:
-            if not any(one in command.split() for one in ASKS):
+            if not any(ask in command.split() for ask in ASKS):
                 break
             time.sleep(0.5)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}\n{self.logs()}"

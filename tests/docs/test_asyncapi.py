@@ -58,7 +58,7 @@ def test_every_topic_but_the_changelog_has_its_messages() -> None:
     topics = {body["address"]: body["messages"].keys() for body in DOCUMENT["channels"].values()}
     assert topics.keys() == {spec.name for role, spec in specs.items() if role != "changelog"}
     assert {name for names in topics.values() for name in names} == {
-        *(one.name for one in MESSAGES),
+        *(message.name for message in MESSAGES),
         "tombstone",
         "dead-letter",
     }

@@ -57,7 +57,7 @@ def shell(kafka: KafkaBroker, clone: Path) -> Iterator[Shell]:
 
 def overview(printed: str) -> dict[str, dict[str, object]]:
     """The facets of an overview in JSON, by name."""
-    return {one["name"]: one for one in json.loads(printed)["facets"]}
+    return {facet["name"]: facet for facet in json.loads(printed)["facets"]}
 
 
 @pytest.mark.long
@@ -141,12 +141,12 @@ def test_tutorial(shell: Shell) -> None:
         for line in (ROOT / "docs/tutorial.md").read_text().splitlines()
         if line.startswith("## ") and line[3].isdigit()
     ]
-    assert [one.partition(".")[0] for one in sections] == list("123456")
+    assert [section.partition(".")[0] for section in sections] == list("123456")
     start, *_ = [text for kind, text in blocks("docs/tutorial.md") if kind == "sh"]
     shell.run(start)
     printed = [
-        [shell.run(text) for kind, text in blocks("docs/tutorial.md", one) if kind == "sh"]
-        for one in sections
+        [shell.run(text) for kind, text in blocks("docs/tutorial.md", section) if kind == "sh"]
+        for section in sections
     ]
     (subjects,), (topic,), (worker,), (query, read), (update,), (replay, look) = printed
     (card,) = subjects.values()

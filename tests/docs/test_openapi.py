@@ -53,7 +53,7 @@ SCHEMAS = closed(DOCUMENT["components"])
 def errors(schema: dict[str, Any], value: Any) -> list[str]:
     """What a value lacks or has too much, by a schema of the document."""
     validator = Draft202012Validator({**closed(schema), "components": SCHEMAS})
-    return [f"{one.json_path}: {one.message}" for one in validator.iter_errors(value)]
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)]
 
 
 def ready(_site: Site) -> None:
@@ -213,7 +213,7 @@ def bodies(path: str) -> Iterator[tuple[str, str, str]]:
 def test_every_documented_answer_was_asked_for() -> None:
     """The rest have tests of their own."""
     asked = {(documented(path), str(status), what) for _, path, status, what in ASKED if what}
-    rest = {one for path in PATHS for one in bodies(path) if one[1] != "default"} - asked
+    rest = {body for path in PATHS for body in bodies(path) if body[1] != "default"} - asked
     assert rest == {
         ("/status", "200", "Status"),
         ("/page/status", "200", "Status"),

@@ -51,7 +51,7 @@ def play(cluster: PlayedCluster, name: str) -> dict[str, str]:
     for line in lines(name):
         match shlex.split(line):
             case ["export", *settings]:
-                exported = dict(one.split("=", 1) for one in settings)
+                exported = dict(setting.split("=", 1) for setting in settings)
                 exported["KAFKA_BOOTSTRAP_SERVERS"] = cluster.kafka.bootstrap_servers
             case ["helm", verb, release, *options]:
                 cluster.helm(verb, release, *options)
@@ -115,12 +115,12 @@ def test_backup(cluster: PlayedCluster) -> None:
     (cluster.directory / "archive").mkdir()
     records = read_topic(cluster.kafka.bootstrap_servers, "marketplace.reviews.v1")
     assert len(records) == REVIEWS
-    rows = "".join(archived(one) for one in records)
+    rows = "".join(archived(record) for record in records)
     (cluster.directory / "archive" / "reviews.jsonl").write_text(rows)
     before = len(read_topic(cluster.kafka.bootstrap_servers, OUTPUT))
     printed = play(cluster, "backup")
     compared = json.loads(printed[f"compare {OUTPUT} drill.jsonl --max-changed 0"])
-    assert compared["differing"] == {"0": len({one.key for one in records})}
+    assert compared["differing"] == {"0": len({record.key for record in records})}
     assert len(read_topic(cluster.kafka.bootstrap_servers, OUTPUT)) == before
     restored = json.loads(printed["compare drill.jsonl restored.jsonl --max-changed 0"])
     assert restored["differing"] == compared["differing"]

@@ -52,7 +52,7 @@ OPTIONAL = {"verified", "country", "author_id"}
 
 def _written(name: str) -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(schema_text(TYPES[name]))
-    fields = [one for one in schema["fields"] if one["name"] not in OPTIONAL]
+    fields = [field for field in schema["fields"] if field["name"] not in OPTIONAL]
     return {**schema, "fields": fields}
 
 
@@ -182,8 +182,9 @@ def _value(given: str, body: dict[str, Any]) -> bytes:
     fields = {name: value for name, value in body.items() if name != "type"}
     if fields.get("sentences"):
         fields["sentences"] = [
-            one | {"embedding": packed(one["embedding"]) if one.get("embedding") else None}
-            for one in body["sentences"]
+            sentence
+            | {"embedding": packed(sentence["embedding"]) if sentence.get("embedding") else None}
+            for sentence in body["sentences"]
         ]
     return framed(ONE[name], SCHEMAS[name], fields)
 

@@ -210,10 +210,10 @@ def as_json(body: dict[str, Any], *, is_base64: bool) -> bytes:
     """The event in JSON, its vectors as numbers or as base64."""
     if is_base64 and body.get("sentences"):
         sentences = [
-            one | {"embedding": base64.b64encode(packed(one["embedding"])).decode()}
-            if one.get("embedding")
-            else one
-            for one in body["sentences"]
+            sentence | {"embedding": base64.b64encode(packed(sentence["embedding"])).decode()}
+            if sentence.get("embedding")
+            else sentence
+            for sentence in body["sentences"]
         ]
         body = body | {"sentences": sentences}
     return json.dumps(body, ensure_ascii=not is_base64).encode()

@@ -61,11 +61,13 @@ class AuthorizedBroker(KafkaBroker):
     def allow(self, rules: Iterable[Rule]) -> None:
         """Let the user do this."""
         admin = self.admin()  # its futures fail once it is collected
-        for future in admin.create_acls([AclBinding(*one._parts) for one in rules]).values():
+        for future in admin.create_acls([AclBinding(*rule._parts) for rule in rules]).values():
             future.result(PATIENCE_SECONDS)
 
     def take_back(self, rules: Iterable[Rule]) -> None:
         """Do not let it do this any more."""
         admin = self.admin()
-        for future in admin.delete_acls([AclBindingFilter(*one._parts) for one in rules]).values():
+        for future in admin.delete_acls(
+            [AclBindingFilter(*rule._parts) for rule in rules]
+        ).values():
             future.result(PATIENCE_SECONDS)

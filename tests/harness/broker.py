@@ -81,8 +81,10 @@ class Kafka:
             topics = self.admin().list_topics(timeout=5).topics.values()
         except KafkaException:
             return False
-        partitions = [one for topic in topics for one in topic.partitions.values()]
-        return bool(partitions) and all(len(one.isrs) == len(one.replicas) for one in partitions)
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return bool(partitions) and all(
+            len(partition.isrs) == len(partition.replicas) for partition in partitions
+        )
 
     def displaced(self) -> list[str]:
         """The partitions that lack a replica, or are led by another than the first; a complaint

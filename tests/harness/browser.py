@@ -153,7 +153,7 @@ class Tab:
         ):
             self.complaints.append(facts["entry"]["text"])
         elif event == "Runtime.consoleAPICalled":
-            self.console += [str(one.get("value")) for one in facts["args"]]
+            self.console += [str(arg.get("value")) for arg in facts["args"]]
         elif event == "Network.requestWillBeSent":
             self.requested.append(facts["request"]["url"])
 

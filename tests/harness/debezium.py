@@ -238,7 +238,7 @@ def bodies(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
 def last_sets(changes: dict[str, list[Any]]) -> dict[str, set[tuple[str, str]]]:
     """By entity the set last published: distances depend on the order of reviews, it does not."""
     return {
-        name: {(one["sentence_id"], one["text"]) for one in found[-1]["sentences"]}
+        name: {(sentence["sentence_id"], sentence["text"]) for sentence in found[-1]["sentences"]}
         for name, found in changes.items()
     }
 

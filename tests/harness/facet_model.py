@@ -151,7 +151,9 @@ class FacetModel(Model):
         """The sentence has a word of the facet and can be quoted."""
         language = self._words_language(key, rid, facet)
         patterns = patterns_for(facet.words, language)
-        return can_be_quoted(text, language) and any(has_word(one, text) for one in patterns)
+        return can_be_quoted(text, language) and any(
+            has_word(pattern, text) for pattern in patterns
+        )
 
     def _words_language(self, key, rid, facet):
         """As it was found, if this facet depends on languages, else by the tag alone."""
@@ -216,7 +218,7 @@ class FacetModel(Model):
         if found := language_code(event.get("language")):
             return found if found in named else "und"
         items = event.get("sentences") or ()
-        texts = [one if isinstance(one, str) else one["text"] for one in items]
+        texts = [item if isinstance(item, str) else item["text"] for item in items]
         return detected(named, event.get("text") or " ".join(texts))
 
     def _is_within(self, days, key, rid, dated):

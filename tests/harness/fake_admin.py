@@ -82,7 +82,7 @@ class FakeAdmin:
 
     def describe_consumer_groups(self, names: list[str], **_: Any) -> dict[str, Future[Any]]:
         described: Future[Any] = Future()
-        members = [SimpleNamespace(client_id=one, host="/10.0.0.7") for one in self.members]
+        members = [SimpleNamespace(client_id=member, host="/10.0.0.7") for member in self.members]
         described.set_result(SimpleNamespace(members=members, type=ConsumerGroupType.CLASSIC))
         return {names[0]: described}
 

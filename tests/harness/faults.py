@@ -51,7 +51,7 @@ class Fault:
     @property
     def needs(self) -> frozenset[str]:
         """What it has for itself while it lasts."""
-        return self._own_needs().union(*(one.needs for one in self.besides))
+        return self._own_needs().union(*(beside.needs for beside in self.besides))
 
     def _own_needs(self) -> frozenset[str]:
         if STEPS.get(self.step, "load") != "load" or self.kind.startswith("workers"):
@@ -66,11 +66,13 @@ class Fault:
 
     def may_strike_beside(self, others: Iterable[Fault]) -> bool:
         """Whether it needs nothing that these have."""
-        taken = frozenset[str]().union(*(one.needs for one in others))
+        taken = frozenset[str]().union(*(other.needs for other in others))
         return not (self.needs & taken or (taken and self.needs | taken >= EVERYTHING))
 
     def __str__(self) -> str:
-        brokers = " and ".join(f"node {one}" if isinstance(one, int) else one for one in self.nodes)
+        brokers = " and ".join(
+            f"node {node}" if isinstance(node, int) else node for node in self.nodes
+        )
         if not brokers and (self.kind in OF_A_NETWORK or self.kind.startswith("broker")):
             brokers = "all nodes"
         step = f"{self.step}, passage {self.passage}" if self.step else ""

@@ -208,7 +208,9 @@ class Stream:
         self._seed = seed
         self._mix = mix or Mix()
         # Ten megabytes of poison belong into a test of their own, not between all the reviews.
-        self._poisons = [one for one in poisons(vectors.dimension) if len(one.value) < 500_000]
+        self._poisons = [
+            poison for poison in poisons(vectors.dimension) if len(poison.value) < 500_000
+        ]
 
     def __iter__(self) -> Iterator[Sent]:
         """Reviews in order; after each, perhaps, one or more disturbances."""

@@ -62,7 +62,7 @@ class Postgres:
         tool = ["initdb", "--pgdata", str(data), "--username=postgres", "--auth=trust"]
         self._start([*tool, "--encoding=UTF8", "--locale=C", "--no-sync"])
         assert self._process.wait() == 0, self._process.log_end()
-        options = [word for one in _SETTINGS for word in ("-c", one)]
+        options = [word for setting in _SETTINGS for word in ("-c", setting)]
         self._start(["postgres", "-D", str(data), "-p", str(self.port), *options])
         self._process.wait_until(self._serves)
         return self

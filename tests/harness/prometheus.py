@@ -98,7 +98,8 @@ class Prometheus:
         times = {"start": str(start_s), "end": str(end_s), "step": str(step_s)}
         series = self._ask("query_range", query=expr, **times)["result"]
         return [
-            (one["metric"], [(at, float(value)) for at, value in one["values"]]) for one in series
+            (line["metric"], [(at, float(value)) for at, value in line["values"]])
+            for line in series
         ]
 
     def rules(self) -> list[dict[str, Any]]:

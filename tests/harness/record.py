@@ -151,21 +151,21 @@ class ClusterRow(Row):
     def take(self, strikes: Sequence[Strike], pauses: Sequence[Pause]) -> None:
         """Take what became of the faults."""
         self.faults += len(strikes)
-        for one in strikes:
-            by_partition = longest(pauses, one.since_ms, one.until_ms)
+        for strike in strikes:
+            by_partition = longest(pauses, strike.since_ms, strike.until_ms)
             for partition, seconds in by_partition.items():
                 known = self.pauses.get(str(partition), 0.0)
                 self.pauses[str(partition)] = max(round(seconds, 1), known)
             self.each.append(
                 {
-                    "fault": one.fault,
+                    "fault": strike.fault,
                     "pause": round(max(by_partition.values(), default=0.0), 1),
-                    "ready": round(one.ready_s, 1),
-                    "ends": list(map(str, one.ends)),
+                    "ready": round(strike.ready_s, 1),
+                    "ends": list(map(str, strike.ends)),
                 }
             )
-            self.ends += len(one.ends)
-            self.ready_after(one.ready_s)
+            self.ends += len(strike.ends)
+            self.ready_after(strike.ready_s)
 
 
 class Recorder(Generic[R]):

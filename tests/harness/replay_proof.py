@@ -144,9 +144,9 @@ class Findings:
     def faults(self) -> list[str]:
         """What must not be."""
         wrong = [
-            f"{one.history}, {one.proof}: {one}"
-            for one in self.proofs
-            if one.different or not one.count
+            f"{proof.history}, {proof.proof}: {proof}"
+            for proof in self.proofs
+            if proof.different or not proof.count
         ]
         return wrong + [fault for one in self.foretold for fault in one.faults]
 
@@ -267,7 +267,9 @@ class History:
             raise ValueError("the replay is over before the last kill: fewer --kills, more reviews")
         eventually(
             lambda: done_by(self._site, "killed") >= point,
-            lambda: f"it does not come to {point}: {[one.errors[-2000:] for one in processes]}",
+            lambda: (
+                f"it does not come to {point}: {[process.errors[-2000:] for process in processes]}"
+            ),
             every_s=0.02,
         )
 
@@ -493,7 +495,7 @@ def main() -> int:
             histories.append({**made, **of_run})
     found = {
         "histories": histories,
-        "proofs": [one._asdict() for one in findings.proofs],
+        "proofs": [proof._asdict() for proof in findings.proofs],
         "foretold": [one._asdict() for one in findings.foretold],
     }
     return finish(given.out, record | with_others(given.out, found), findings.faults)

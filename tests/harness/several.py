@@ -17,7 +17,7 @@ class Lists:
     def read_all(self, record):
         value = json_codec.parse(record.value)
         members = value if isinstance(value, list) else [value]
-        return [json_codec.decode(msgspec.json.encode(one)) for one in members]
+        return [json_codec.decode(msgspec.json.encode(member)) for member in members]
 
     def explain(self, record, rejected):
         return rejected

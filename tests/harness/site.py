@@ -193,7 +193,7 @@ class Site:
 
     def restart(self, worker: WorkerProcess) -> None:
         """Start a worker again that ended by itself; WorkerError where it must not be."""
-        next(one for one in self.pipelines if worker in one.workers).restart(worker)
+        next(pipeline for pipeline in self.pipelines if worker in pipeline.workers).restart(worker)
 
     def _remember(self, worker: WorkerProcess) -> None:
         """The end of a worker, once."""
@@ -252,15 +252,17 @@ class Site:
 
         def settled() -> bool:
             with contextlib.suppress(KafkaException):
-                for one in self.pipelines:
-                    if one.input_topic not in targets:
-                        targets[one.input_topic] = (
-                            end_offsets(live.broker.bootstrap_servers, one.input_topic)
+                for pipeline in self.pipelines:
+                    if pipeline.input_topic not in targets:
+                        targets[pipeline.input_topic] = (
+                            end_offsets(live.broker.bootstrap_servers, pipeline.input_topic)
                             if under_load  # else there may be aborted records behind the last one
-                            else one.targets()
+                            else pipeline.targets()
                         )
                 return self.all_ready() and not any(
-                    one.lag(targets[one.input_topic]) for one in self.pipelines if one.workers
+                    pipeline.lag(targets[pipeline.input_topic])
+                    for pipeline in self.pipelines
+                    if pipeline.workers
                 )
             return False
 

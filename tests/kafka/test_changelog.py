@@ -40,7 +40,7 @@ class FakeConsumer:
         self.is_open = True
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        self.assigned = {one.partition: one.offset for one in partitions}
+        self.assigned = {partition.partition: partition.offset for partition in partitions}
 
     def assignment(self) -> list[TopicPartition]:
         return []
@@ -137,8 +137,8 @@ def test_a_restore_that_is_called_again_continues_where_it_was(rig: Rig) -> None
     assert rig.restore(10) == 0  # it is there already
     assert rig.restore(12) == 1
     assert rig.applied == [(5, 9), (10, 11)]
-    assert [one.assigned for one in rig.consumers] == [{0: 5}, {0: 10}]
-    assert not any(one.is_open for one in rig.consumers)
+    assert [consumer.assigned for consumer in rig.consumers] == [{0: 5}, {0: 10}]
+    assert not any(consumer.is_open for consumer in rig.consumers)
     assert (rig.reader.rows_read, rig.progress) == (4, [(3, 0), (4, 0)])
 
 
@@ -157,8 +157,8 @@ def test_a_standby_that_hears_nothing_for_long_continues_with_a_new_consumer(rig
     rig.reads = [[row(5), row(6)]]
     rig.reader.follow()
     assert len(rig.consumers) > 2
-    assert [one.assigned for one in rig.consumers[:2]] == [{0: 5}, {0: 7}]  # where it was
-    assert not any(one.is_open for one in rig.consumers)
+    assert [consumer.assigned for consumer in rig.consumers[:2]] == [{0: 5}, {0: 7}]  # where it was
+    assert not any(consumer.is_open for consumer in rig.consumers)
 
 
 def test_a_standby_that_hears_now_and_then_keeps_its_consumer(rig: Rig) -> None:
@@ -208,7 +208,7 @@ def test_a_standby_follows_again_after_an_error_that_passes(rig: Rig, raised: bo
     began_s = rig.clock.now_s
     rig.reader.follow()
     assert rig.applied == [(5, 5), (6, 6)]
-    assert [one.assigned for one in rig.consumers] == [{0: 5}, {0: 6}]
+    assert [consumer.assigned for consumer in rig.consumers] == [{0: 5}, {0: 6}]
     assert rig.clock.now_s - began_s >= ENOUGH + PAUSE_SECONDS  # and not at once
 
 
@@ -220,11 +220,11 @@ def test_a_standby_ends_with_any_other_error(rig: Rig, failure: Exception) -> No
     rig.reads = [failure]
     with pytest.raises(type(failure)):
         rig.reader.follow()
-    assert [one.is_open for one in rig.consumers] == [False]
+    assert [consumer.is_open for consumer in rig.consumers] == [False]
 
 
 def test_a_standby_that_is_stopped_makes_no_more_consumers(rig: Rig) -> None:
     rig.reads = [KafkaException(KafkaError(KafkaError._TRANSPORT))]
     rig.at_read = rig.reader.stop
     rig.reader.follow()
-    assert [one.is_open for one in rig.consumers] == [False]
+    assert [consumer.is_open for consumer in rig.consumers] == [False]

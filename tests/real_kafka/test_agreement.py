@@ -59,7 +59,7 @@ def test_several_that_begin_at_once_agree_with_few_attempts(kafka: KafkaBroker) 
         found = list(threads.map(agree, range(PROCESSES)))
     record = AgreedRecord(clients[0], clients[0].admin(), "agreement-plan")
     assert {*found} == {record.read()}
-    assert max(one.attempts for one in clients) <= 3
+    assert max(client.attempts for client in clients) <= 3
 
 
 def test_of_two_that_look_for_each_others_record_at_most_one_stays(kafka: KafkaBroker) -> None:
@@ -85,4 +85,4 @@ def test_of_two_that_look_for_each_others_record_at_most_one_stays(kafka: KafkaB
     with ThreadPoolExecutor(2) as threads:
         stayed = list(threads.map(agree, records, reversed(records)))
     assert sum(stayed) <= 1
-    assert [one.read() is not None for one in records] == stayed
+    assert [record.read() is not None for record in records] == stayed

@@ -217,10 +217,11 @@ def test_a_consumer_in_the_group_of_bridges_ends_them(
 
             def ended(*bridges: WorkerProcess) -> None:
                 eventually(
-                    lambda: (other.poll(0.1), not any(one.alive for one in bridges))[1], site.logs
+                    lambda: (other.poll(0.1), not any(bridge.alive for bridge in bridges))[1],
+                    site.logs,
                 )
-                for one in bridges:
-                    one.refused(f"the group {group} has clients that are no", "billing-7 at 127")
+                for bridge in bridges:
+                    bridge.refused(f"the group {group} has clients that are no", "billing-7 at 127")
 
             ended(*bridges)
             feed(60)
@@ -274,10 +275,10 @@ def wait_all_ready(site: Pipeline) -> None:
     """As a platform does: start those that ended."""
 
     def are_ready() -> bool:
-        for one in site.workers:
-            if not one.alive:
-                site.restart(one)
-        return all(one.ready() for one in site.workers)
+        for worker in site.workers:
+            if not worker.alive:
+                site.restart(worker)
+        return all(worker.ready() for worker in site.workers)
 
     eventually(are_ready, site.logs, every_s=0.2)
 

@@ -76,11 +76,11 @@ def test_a_debezium_stream_keyed_by_entity(kafka: KafkaBroker, tmp_path: Path) -
         )
         assert replayed(site, tmp_path / "out.jsonl") == expected(history)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
-        assert {(one.key, one.value) for one in letters} == {
+        assert {(letter.key, letter.value) for letter in letters} == {
             (history[0].key, history[0].value),
             (b"{}", b"no json"),
         }
-        details = {dict(one.headers)["dlq.reason"]: dict(one.headers) for one in letters}
+        details = {dict(letter.headers)["dlq.reason"]: dict(letter.headers) for letter in letters}
         refused = details[b"key_mismatch"]["dlq.detail"]
         assert refused.startswith(b"rule 'published': entity_id ")
         assert f"bridge --mapping {file} --from {site.input_topic}`".encode() in refused
@@ -128,7 +128,7 @@ def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Pat
         ids = [dict(one.headers)["ce_id"] for one in published]
         assert len(set(ids)) == len(ids)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
-        assert [one.value for one in letters] == [refused] * 4
+        assert [letter.value for letter in letters] == [refused] * 4
         detail = dict(letters[0].headers)["dlq.detail"]
         assert detail.startswith(b"rule 'moved': event 2 (entity_id '900'): sentences[0].embedding")
 

@@ -32,7 +32,7 @@ from worker.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.timeout(TEST_SECONDS)]
 
-PAGE = {one.name: one for one in EXAMPLES}
+PAGE = {example.name: example for example in EXAMPLES}
 IDENTITIES = {"by_default": "DEFAULT", "by_index": "USING INDEX reviews_{table}", "in_full": "FULL"}
 """By table."""
 TABLE = """

@@ -70,7 +70,10 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
     load = [Record("reviews", 0, i, 0, one.key, one.value) for i, one in enumerate(events(400))]
     wanted = "facets" if of_facets else config.output_topic
     made = [
-        one for batch in processor.process(load) for one in batch.messages if one.topic == wanted
+        message
+        for batch in processor.process(load)
+        for message in batch.messages
+        if message.topic == wanted
     ]
     tombstones = [one for one in made if one.value is None]
     assert len(made) > CHANGES
@@ -116,17 +119,21 @@ class Prose(Process):
 def by_key(messages: Iterable[Message]) -> dict[bytes | None, list[Any]]:
     """By key what a result has in common with its change, in order; None: a tombstone."""
     found = defaultdict(list)
-    for one in messages:
-        body = one.value and json.loads(one.value)
+    for message in messages:
+        body = message.value and json.loads(message.value)
         build = ("entity_id", "epoch", "sequence")
-        found[one.key].append(body and {name: body[name] for name in build})
+        found[message.key].append(body and {name: body[name] for name in build})
     return dict(found)
 
 
 def quotes_of(message: Message) -> set[str]:
     """The ids of the sentences of a change."""
     body = json.loads(message.value or b'{"facets": []}')
-    return {one["sentence_id"] for each in body.get("facets", [body]) for one in each["sentences"]}
+    return {
+        sentence["sentence_id"]
+        for each in body.get("facets", [body])
+        for sentence in each["sentences"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -178,12 +185,14 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
 def check_grounded(changes: list[Message], results: list[Message]) -> None:
     """Each sentence rests on quotes of its change; without a good answer there is none."""
     known = {
-        (one.key, json.loads(one.value)["sequence"]): quotes_of(one) for one in changes if one.value
+        (change.key, json.loads(change.value)["sequence"]): quotes_of(change)
+        for change in changes
+        if change.value
     }
-    bodies = [(one.key, json.loads(one.value)) for one in results if one.value]
+    bodies = [(result.key, json.loads(result.value)) for result in results if result.value]
     for key, body in bodies:
         quoted = known[key, body["sequence"]]
-        assert {name for one in body["sentences"] for name in one["ids"]} <= quoted
+        assert {name for sentence in body["sentences"] for name in sentence["ids"]} <= quoted
         assert len(body["sentences"]) in ((0, 3) if quoted else (0,))
     refused = [
         body for key, body in bodies if known[key, body["sequence"]] and not body["sentences"]
@@ -193,7 +202,7 @@ def check_grounded(changes: list[Message], results: list[Message]) -> None:
 
 def check_calls(model: LanguageModel, changes: list[Message]) -> None:
     """One call per change, and those that had to be repeated: at most one per kill."""
-    repeated = len(model.calls) - sum(1 for one in changes if quotes_of(one))
+    repeated = len(model.calls) - sum(1 for change in changes if quotes_of(change))
     assert not model.calls[12].quoted
     assert repeated - (len(REFUSED) - 1) - len(UNAVAILABLE) - len(FILTERED) in (1, 2)
     for call in model.calls:

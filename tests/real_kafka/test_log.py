@@ -46,9 +46,9 @@ def entries(worker: WorkerProcess) -> list[dict[str, Any]]:
 def ours(worker: WorkerProcess, message: str = "") -> list[dict[str, Any]]:
     """What the worker itself said, in these words."""
     return [
-        one
-        for one in entries(worker)
-        if one["logger"].startswith("worker.") and re.match(message, one["message"])
+        entry
+        for entry in entries(worker)
+        if entry["logger"].startswith("worker.") and re.match(message, entry["message"])
     ]
 
 

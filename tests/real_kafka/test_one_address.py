@@ -120,7 +120,9 @@ def unlike(workers: list[WorkerProcess], right: dict[str, bytes]) -> list[object
 def as_its_owner(workers: list[WorkerProcess], right: dict[str, bytes]) -> bool:
     """Whether each worker answers with the bytes of the owner."""
     return all(
-        ask(one, PATH + path) == (200, body) for path, body in right.items() for one in workers
+        ask(worker, PATH + path) == (200, body)
+        for path, body in right.items()
+        for worker in workers
     )
 
 

@@ -51,18 +51,22 @@ HOSTILE = (
 def facets_file(path: Path, vectors: EngineVectors) -> Path:
     """Those of stays, by vectors, and the newest reviews."""
     facets = [("newest", "newest = 1")]
-    for one in read_definitions("preset:stays").facets:
-        phrases = json.dumps([vectors.of(phrase) for phrase in one.phrases or ()])
-        words = f"words = {json.dumps(one.words['en'])}\n" if isinstance(one.words, Mapping) else ""
-        rest = f"vectors = {phrases}\n{words}hidden = {json.dumps(one.hidden)}"
-        facets.append((one.name, rest))
+    for facet in read_definitions("preset:stays").facets:
+        phrases = json.dumps([vectors.of(phrase) for phrase in facet.phrases or ()])
+        words = (
+            f"words = {json.dumps(facet.words['en'])}\n" if isinstance(facet.words, Mapping) else ""
+        )
+        rest = f"vectors = {phrases}\n{words}hidden = {json.dumps(facet.hidden)}"
+        facets.append((facet.name, rest))
     path.write_text("".join(f'[[facet]]\nname = "{name}"\n{rest}\n' for name, rest in facets))
     return path
 
 
 def event(review: Review, vectors: EngineVectors) -> Sent:
     """As an upstream that embeds sends it."""
-    sentences = [{"text": one, "embedding": vectors.of(one)} for one in review.sentences]
+    sentences = [
+        {"text": sentence, "embedding": vectors.of(sentence)} for sentence in review.sentences
+    ]
     body = {
         "type": "review.upserted",
         "entity_id": review.entity_id,
@@ -90,7 +94,7 @@ def loud(entity_id: str, number: int, text: str, vectors: EngineVectors, copies:
 @pytest.fixture(scope="module")
 def reviews() -> list[Review]:
     """Of three stays, in order of time."""
-    chosen = [one for one in read_reviews(limit=900) if one.entity_id[-1] in "359"][:240]
+    chosen = [review for review in read_reviews(limit=900) if review.entity_id[-1] in "359"][:240]
     return sorted(chosen, key=lambda one: one.occurred_at or "")
 
 
@@ -117,7 +121,7 @@ def entities_of(worker: WorkerProcess) -> list[str]:
     while True:
         with worker.get(f"/entities{query}") as answer:
             page = json.load(answer)
-        found += [one["entity_id"] for one in page["entities"]]
+        found += [entity["entity_id"] for entity in page["entities"]]
         if page["after"] is None:
             return found
         query = f"?after={quote(page['after'], safe='')}"
@@ -173,7 +177,11 @@ def start(
     first, second = (site.worker(instance_id=f"worker-{number}").start() for number in range(2))
     for worker in (first, second):
         worker.wait_ready()
-    send(site.broker.bootstrap_servers, site.input_topic, [event(one, vectors) for one in reviews])
+    send(
+        site.broker.bootstrap_servers,
+        site.input_topic,
+        [event(review, vectors) for review in reviews],
+    )
     site.wait_caught_up()
     return first, second
 
@@ -190,7 +198,7 @@ def shows_facets(tab: Tab, worker: WorkerProcess, entity_id: str) -> None:
         for facet in view["facets"]
         if facet["sentence_count"] or facet["mentions"]["review_count"]
     ]
-    wanted = [[one["text"] for one in facet["sentences"]] for facet in has]
+    wanted = [[sentence["text"] for sentence in facet["sentences"]] for facet in has]
     assert any(wanted)
     tab.wait(f"document.querySelectorAll('.facets > li').length === {len(wanted)}")
     texts = "[...one.querySelectorAll('.sentences .quoted')].map((p) => p.textContent)"
@@ -245,7 +253,7 @@ def test_searched_watched_and_handed_over(
         tab.click(".views button[value=ranking]")
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
         answer = summary(asked, entity)
-        assert shown(tab) == [one["text"] for one in answer["sentences"]]
+        assert shown(tab) == [sentence["text"] for sentence in answer["sentences"]]
         tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
         said = facts(tab)
         for one in answer["sentences"]:
@@ -290,7 +298,7 @@ def test_searched_watched_and_handed_over(
         send(kafka.bootstrap_servers, site.input_topic, [loud(entity, 2, "And now this.", vectors)])
         tab.wait("document.querySelector('.sentences')?.innerText.includes('And now this.')")
         site.wait_caught_up()
-        assert shown(tab) == [one["text"] for one in summary(asked, entity)["sentences"]]
+        assert shown(tab) == [sentence["text"] for sentence in summary(asked, entity)["sentences"]]
 
         owner.start().wait_ready()
         deleted = Sent(entity.encode(), None)
@@ -311,7 +319,7 @@ def test_hostile_texts_and_ids(
     pictures: Path,
 ) -> None:
     """They are shown as they are, run nothing, and break no line; on a phone, in the dark."""
-    some = [one for one in reviews if one.entity_id == reviews[0].entity_id]
+    some = [review for review in reviews if review.entity_id == reviews[0].entity_id]
     with pipeline(kafka, "hostile-page", tmp_path, partitions=1, settings=SETTINGS) as site:
         load = [event(one, vectors) for one in some[:60]]
         for number, text in enumerate(HOSTILE):
@@ -331,7 +339,7 @@ def test_hostile_texts_and_ids(
         live(tab)
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
         answer = summary(worker, HOSTILE_ID)
-        assert shown(tab) == [one["text"] for one in answer["sentences"]]
+        assert shown(tab) == [sentence["text"] for sentence in answer["sentences"]]
         assert set(shown(tab)) == set(HOSTILE)
         assert tab.evaluate("document.querySelector('h1').textContent") == HOSTILE_ID
         tab.wait("document.querySelectorAll('.chart .row').length >= 6")

@@ -98,7 +98,7 @@ async def test_a_message_of_facets_is_not_cut(
     before = None
     for _ in bodies:
         look = await recent.read("mine", before, kind=FACETS)
-        assert [one.facet for one in look.changes] == names
+        assert [change.facet for change in look.changes] == names
         found, before = [*look.changes, *found], look.before
     assert before is None
     assert [one.sequence for one in found] == [at for at in range(5) for _ in names]

@@ -154,8 +154,8 @@ def test_the_consumer_under_kills(
     database.execute(AUDIT)
     known, more = b'"language": "en"', b', "verified": true, "country": "NL", "author_id": "u-1"'
     with_authors = [
-        one._replace(value=one.value and one.value.replace(known, known + more))
-        for one in events(400)
+        event._replace(value=event.value and event.value.replace(known, known + more))
+        for event in events(400)
     ]
     load = [*with_authors, *long_ids()]
     facets = tmp_path / "facets.toml"
@@ -220,13 +220,13 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
     def rows_of(sets: list[Any]) -> list[dict[str, Any]]:
         unknown = dict.fromkeys(("occurred_at", "language", "verified", "country", "author_id"))
         return in_order(
-            {"entity_id": name, **more, **unknown, **one}
+            {"entity_id": name, **more, **unknown, **sentence}
             for name, sentences, more in sets
-            for one in sentences
+            for sentence in sentences
         )
 
     summaries = [(name, one["sentences"], {}) for name, one in wanted["summaries"].items()]
-    facets = [(name, one) for name, body in wanted["facets"].items() for one in body["facets"]]
+    facets = [(name, facet) for name, body in wanted["facets"].items() for facet in body["facets"]]
     shown = [
         (name, one["sentences"], {"facet": one["name"], "facet_language": one["language"]})
         for name, one in facets
@@ -275,7 +275,7 @@ def test_kafka_connect_under_kills(
     kafka: KafkaBroker, server: Postgres, database: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     """Rows of PostgreSQL cannot have U+0000, and a connector ends there: none is sent."""
-    load = [one for one in events(400) if b"\\u0000" not in (one.value or b"")]
+    load = [event for event in events(400) if b"\\u0000" not in (event.value or b"")]
     load = [one for one in load if b"\0" not in (one.key or b"")] + long_ids()
     settings = SETTINGS | FACETS | {"COVERSUMM_OUTPUT_FORMAT": "json-row"}
     with pipeline(

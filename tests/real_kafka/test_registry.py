@@ -82,7 +82,7 @@ class Writers:
         for name, text in texts.items():
             client.register_schema(f"{topic}.{name}", Schema(text, "AVRO"))
             references.append(SchemaReference(f"coversumm.{name}", f"{topic}.{name}", 1))
-        union = Schema(json.dumps([one.name for one in references]), "AVRO", references)
+        union = Schema(json.dumps([reference.name for reference in references]), "AVRO", references)
         self._union = AvroSerializer(client, union)
         other = {"subject.name.strategy": topic_record_subject_name_strategy}
         self._ones = {
@@ -119,7 +119,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         "COVERSUMM_SCHEMA_REGISTRY_URL": registry.url,
         "COVERSUMM_OUTPUT_FORMAT": "avro",
     }
-    history = [one for one in steps(300, PRODUCTS, DIMENSION, seed=4) if one.events]
+    history = [step for step in steps(300, PRODUCTS, DIMENSION, seed=4) if step.events]
     with (
         pipeline(kafka, "formats", tmp_path, partitions=PARTITIONS, settings=settings) as site,
         SchemaRegistryClient({"url": registry.url}) as schemas,
@@ -153,7 +153,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
         as_json = AsJson(Settings(schema_registry_url=registry.url))
         records = [Record(*one[:6]) for one in published]
-        assert bodies(as_json(one).value for one in records) == expected(history)
+        assert bodies(as_json(record).value for record in records) == expected(history)
         read = AvroDeserializer(schemas)
         of_output = SerializationContext(site.output_topic, MessageField.VALUE)
         for one in records[:5]:
@@ -165,8 +165,8 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         ]
         assert len(shown) == sum(one.key == published[0].key for one in published)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
-        assert [one.value for one in letters] == bad + [value for value, *_ in named]
-        found = [dict(one.headers) for one in letters]
+        assert [letter.value for letter in letters] == bad + [value for value, *_ in named]
+        found = [dict(letter.headers) for letter in letters]
         for one, (_, headers, words) in zip(found[len(bad) :], named, strict=True):
             assert words in one["dlq.detail"]
             assert one.items() >= dict(headers).items()

@@ -827,7 +827,7 @@ def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_pat
     archive = tmp_path / "archive"
     archive.mkdir()
     for number in range(3):
-        lines = [archived(one) for one in records if one.offset // 7 % 3 == number]
+        lines = [archived(record) for record in records if record.offset // 7 % 3 == number]
         (archive / f"{2 - number}.jsonl").write_text("".join(lines))
 
     with pipeline(
@@ -899,8 +899,8 @@ def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_pat
 def by_key(records: Iterable[Message]) -> dict[bytes | None, list[Any]]:
     """The records of each key in their order, without their places."""
     found: dict[bytes | None, list[Any]] = {}
-    for one in records:
-        found.setdefault(one.key, []).append((one.timestamp_ms, one.value))
+    for record in records:
+        found.setdefault(record.key, []).append((record.timestamp_ms, record.value))
     return found
 
 

@@ -140,9 +140,11 @@ def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, w
     with worker.get("/metrics") as page:
         assert b"MARKER" not in page.read()
     *_, change = read_topic(secured.broker.bootstrap_servers, site.output_topic)
-    assert [one["review_id"] for one in json.loads(change.value)["sentences"]] == ["r"]
+    assert [sentence["review_id"] for sentence in json.loads(change.value)["sentences"]] == ["r"]
     said = said_by(site, settings | {"COVERSUMM_DATA_DIR": str(tmp_path / "rebuilt")})
-    (report,) = (one for one in said["replay"].splitlines() if one.startswith('{"type": "report"'))
+    (report,) = (
+        line for line in said["replay"].splitlines() if line.startswith('{"type": "report"')
+    )
     assert json.loads(report)["applied"] == 3
     assert "ready" in said["status"]
     assert "review.deleted" in said["history e"]

@@ -65,7 +65,7 @@ def settled(site: Pipeline, count: int) -> None:
     share = {site.partitions // count}
 
     def done() -> bool:
-        return {len(one) for one in members(site).values()} == share and all(
+        return {len(member) for member in members(site).values()} == share and all(
             worker.ready() for worker in site.workers if worker.alive
         )
 

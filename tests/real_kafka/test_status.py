@@ -51,7 +51,7 @@ def status(site: Pipeline, code: int = 0) -> dict[str, Any]:
     assert ended.returncode == code, (ended.stdout, ended.stderr)
     found: dict[str, Any] = json.loads(ended.stdout)
     assert ended.stderr.splitlines() == [
-        f"coversumm-worker: error: {one}" for one in found["problems"]
+        f"coversumm-worker: error: {problem}" for problem in found["problems"]
     ]
     return found
 
@@ -62,7 +62,7 @@ def test_a_worker_at_an_ipv6_address(site: Pipeline) -> None:
 
     def is_known() -> bool:
         found = json.loads(tool(site, "status").stdout)
-        return [(one["url"], one["ready"]) for one in found["workers"]] == [(url, True)]
+        return [(worker["url"], worker["ready"]) for worker in found["workers"]] == [(url, True)]
 
     eventually(is_known, worker.log_end, every_s=0.5)
     own = {"COVERSUMM_WEB_PORT": str(worker.web_port), "COVERSUMM_WEB_BIND": "::1"}
@@ -84,7 +84,7 @@ def settled(site: Pipeline, workers: int) -> dict[str, Any]:
             return False
         found = json.loads(last.stdout)
         return len(found["workers"]) == workers and not sum(
-            one["lag"] for one in found["partitions"]
+            partition["lag"] for partition in found["partitions"]
         )
 
     eventually(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
@@ -131,7 +131,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
         [],
         [f"no worker runs in the group {site.name}"],
     )
-    assert [one["lag"] for one in before["partitions"]] == [0] * site.partitions
+    assert [partition["lag"] for partition in before["partitions"]] == [0] * site.partitions
 
     first, second = site.start(2)
     load = events(300)
@@ -139,15 +139,19 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     site.wait_caught_up()
     both = settled(site, 2)
     assert (both["state"], both["topic"]) == ("stable", site.input_topic)
-    assert {one["url"] for one in both["workers"]} == {url(first), url(second)}
-    assert all(one["ready"] is True and one["version"] == build() for one in both["workers"])
-    given = [one["partitions"] for one in both["workers"]]
+    assert {worker["url"] for worker in both["workers"]} == {url(first), url(second)}
+    assert all(
+        worker["ready"] is True and worker["version"] == build() for worker in both["workers"]
+    )
+    given = [worker["partitions"] for worker in both["workers"]]
     assert sorted(chain.from_iterable(given)) == list(range(site.partitions))
-    assert sorted(one["standbys"] for one in both["workers"]) == sorted(given), (
+    assert sorted(worker["standbys"] for worker in both["workers"]) == sorted(given), (
         "each is the other's standby"
     )
-    owner = {p: one["name"] for one in both["workers"] for p in one["partitions"]}
-    assert {one["partition"]: one["worker"] for one in both["partitions"]} == owner
+    owner = {p: worker["name"] for worker in both["workers"] for p in worker["partitions"]}
+    assert {
+        partition["partition"]: partition["worker"] for partition in both["partitions"]
+    } == owner
 
     found = listed(site, "--url", url(first))
     assert found == listed(site, "--url", url(second)), "either tells of both"
@@ -163,8 +167,8 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
 
     second.pause()
     frozen = status(site)
-    (away,) = (one for one in frozen["workers"] if one["url"] == url(second))
-    (there,) = (one for one in frozen["workers"] if one["url"] == url(first))
+    (away,) = (worker for worker in frozen["workers"] if worker["url"] == url(second))
+    (there,) = (worker for worker in frozen["workers"] if worker["url"] == url(first))
     assert (away["ready"], away["version"]) == (None, None)
     assert away["reason"].startswith("no answer from here: ")
     assert there["ready"] is True
@@ -177,9 +181,15 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     first.terminate()
     feed(site, load[:40])
     expected = status(site, code=1)  # until its session is over: it may come back
-    assert (expected["state"], [one["ready"] for one in expected["workers"]]) == ("stable", [None])
+    assert (expected["state"], [worker["ready"] for worker in expected["workers"]]) == (
+        "stable",
+        [None],
+    )
     assert expected["problems"][0].startswith("no worker answers from here, so they may be down: ")
-    found = [(one["lag"], one["end"] - (one["committed"] or 0)) for one in expected["partitions"]]
+    found = [
+        (partition["lag"], partition["end"] - (partition["committed"] or 0))
+        for partition in expected["partitions"]
+    ]
     assert all(lag == between for lag, between in found)
     eventually(
         lambda: status(site, code=1)["state"] == "empty",
@@ -189,8 +199,8 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     none = status(site, code=1)
     assert none["state"] == "empty"
     assert (none["workers"], none["problems"]) == ([], [f"no worker runs in the group {site.name}"])
-    assert sum(one["lag"] for one in none["partitions"]) == 40
-    assert all(one["committed"] for one in none["partitions"] if one["end"])
+    assert sum(partition["lag"] for partition in none["partitions"]) == 40
+    assert all(partition["committed"] for partition in none["partitions"] if partition["end"])
 
 
 @pytest.mark.long

@@ -76,8 +76,8 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         gate.touch()
         site.wait_caught_up()
         after = summary(worker, "hotel")
-        assert [one["text"] for one in before["sentences"]] == ["The room was clean."]
-        assert {one["review_id"] for one in after["sentences"]} == {"r0", "r1"}
+        assert [sentence["text"] for sentence in before["sentences"]] == ["The room was clean."]
+        assert {sentence["review_id"] for sentence in after["sentences"]} == {"r0", "r1"}
         assert after["next_offset"] > before["next_offset"]
         assert [(one["entity_id"], one["reviews"]) for one in (*listed, *entities(worker))] == [
             ("hotel", 1),

@@ -120,7 +120,7 @@ def test_a_registry_is_asked_with_the_providers_token_and_more_headers(
         SchemaRegistry.of(settings).ask()
         (token,) = provider.tokens
         assert [one for _, one, _ in answers.requests] == [f"Bearer {token}"] * 2
-        assert {one["target-sr-cluster"] for one in answers.headers} == {"lsrc-1"}
+        assert {header["target-sr-cluster"] for header in answers.headers} == {"lsrc-1"}
         assert provider.requests[0]["scope"] == "schemas"
         wrong = Settings(**given | {"schema_registry_oauth_client_secret": "MARKER-wrong"})
         with pytest.raises(client.RegistryMisconfigured, match="401") as refused:

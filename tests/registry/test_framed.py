@@ -244,7 +244,7 @@ def test_labels_come_through() -> None:
     (found,) = decode([record(value)], limits, CODEC)
     assert isinstance(found, ReviewUpserted)
     assert found.sentences is not None
-    assert [one.label_bits for one in found.sentences] == [4, 0]
+    assert [sentence.label_bits for sentence in found.sentences] == [4, 0]
 
 
 def test_a_record_of_another_name_names_the_remedy() -> None:

@@ -6,9 +6,9 @@ from tests.rules.rules import ROOT, RULES
 
 
 def test_a_rule_is_in_the_code_once() -> None:
-    changed = [one for one in RULES if (ROOT / one.file).read_text().count(one.code) != 1]
+    changed = [rule for rule in RULES if (ROOT / rule.file).read_text().count(rule.code) != 1]
     assert changed == [], "the code has changed: change the rules with it"
-    assert [one for one in RULES if one.without == one.code] == []
+    assert [rule for rule in RULES if rule.without == rule.code] == []
 
 
 def test_a_rule_has_tests() -> None:

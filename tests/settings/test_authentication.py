@@ -139,7 +139,7 @@ def test_what_the_code_sets_itself_is_refused() -> None:
     folder = Path(worker.__file__).parent
     places = [*(folder / "kafka").glob("*.py"), *(folder / "cli").glob("*.py")]
     places += [folder / "bridge.py", folder / "published" / "watching.py"]
-    text = "".join(one.read_text() for one in places)
+    text = "".join(place.read_text() for place in places)
     text += (folder / "settings" / "__init__.py").read_text()
     named = set(re.findall(r'"([a-z]+(?:\.[a-z]+)+)":', text)) - PATIENCE.keys()
     named -= {"review.upserted", "compression.type"}

@@ -136,7 +136,8 @@ class Load:
         if not self._is_base64:
             return sentences
         return [
-            {"text": one["text"], "embedding": as_base64(one["embedding"])} for one in sentences
+            {"text": sentence["text"], "embedding": as_base64(sentence["embedding"])}
+            for sentence in sentences
         ]
 
     def deleted(self, entity: str) -> bytes:

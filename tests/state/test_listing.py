@@ -94,7 +94,7 @@ def test_pages_of_several_partitions_give_each_once(shares, contains, limit, pat
             iter([True] * patience + [False] * 100).__next__,
         )
         assert len(page.entities) <= limit
-        found += [one.entity_id for one in page.entities]
+        found += [entity.entity_id for entity in page.entities]
         after = page.after
         if after is None:
             break
@@ -104,8 +104,8 @@ def test_pages_of_several_partitions_give_each_once(shares, contains, limit, pat
 def test_what_is_told_of_an_entity():
     page = read_page({3: stored(["a", "b"])}, EntitySearch(), 10)
     assert [
-        (one.entity_id, one.reviews, one.sentences, one.sequence, one.partition)
-        for one in page.entities
+        (entity.entity_id, entity.reviews, entity.sentences, entity.sequence, entity.partition)
+        for entity in page.entities
     ] == [("a", 1, 0, None, 3), ("b", 2, 10, 101, 3)]
     assert (page.after, page.searched) == (None, 2)
 
@@ -113,7 +113,10 @@ def test_what_is_told_of_an_entity():
 def test_an_entity_in_two_partitions_is_on_one_page():
     """Its producers chose the partitions; the next page goes on after the id."""
     page = read_page({0: stored(["a", "b"]), 1: stored(["a"])}, EntitySearch(), 1)
-    assert [(one.entity_id, one.partition) for one in page.entities] == [("a", 0), ("a", 1)]
+    assert [(entity.entity_id, entity.partition) for entity in page.entities] == [
+        ("a", 0),
+        ("a", 1),
+    ]
     assert page.after == "a"
 
 
@@ -145,7 +148,7 @@ def test_pages_of_several_workers_are_one(shares, limits, limit):
         ]
         page = merged(pages, limit)
         assert len(page.entities) <= limit
-        found += [one.entity_id for one in page.entities]
+        found += [entity.entity_id for entity in page.entities]
         after = page.after
         if after is None:
             break

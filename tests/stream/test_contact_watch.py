@@ -70,13 +70,13 @@ def test_a_frozen_broker_under_an_idle_worker_is_reported_and_so_is_its_return(
     world.answers = False
     for world.now in range(2, 100, 2):
         watch.look()
-    lost = [(one.levelname, one.getMessage()) for one in caplog.records]
+    lost = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in lost] == ["WARNING", "WARNING"]
     assert lost[0][1].startswith("no broker for 10 s (no answer)")
     world.answers, world.heard_at = True, world.now
     watch.look()
     watch.look()
-    assert [(one.levelname, one.getMessage()) for one in caplog.records[2:]] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records[2:]] == [
         ("INFO", "a broker answers again, after 98 s")
     ]
 
@@ -96,7 +96,7 @@ def test_a_producer_that_alone_hears_nothing_is_found_out(
     watch.look()
     world.now = 12.0
     watch.look()
-    assert [one.getMessage()[:35] for one in caplog.records] == [
+    assert [record.getMessage()[:35] for record in caplog.records] == [
         "no broker for 12 s for the producer"
     ]
     assert world.suspected == 1

@@ -60,13 +60,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def ids(page: Page) -> list[str]:
-    return [one.entity_id for one in page.entities]
+    return [entity.entity_id for entity in page.entities]
 
 
 async def test_a_page_of_all_partitions(site: Site) -> None:
     page = await site.page(limit=3)
     assert [
-        (one.entity_id, one.sentences, one.sequence, one.partition) for one in page.entities
+        (entity.entity_id, entity.sentences, entity.sequence, entity.partition)
+        for entity in page.entities
     ] == [("a", 0, 10, 0), ("b", 1, 11, 1), ("c", 2, 12, 0)]
     assert page.after == "c"
     assert ids(await site.page(after="c")) == ["d"]

@@ -208,7 +208,7 @@ async def test_a_short_view_is_reported_beside_the_stream(
     view = await site.reader.read(0, "e", ShortView)
     assert view is not None
     assert (view.sentence_count, view.next_offset) == (2, 2)
-    assert {one.sentence_id for one in view.sentences} <= {"r0#0", "r0#1"}
+    assert {sentence.sentence_id for sentence in view.sentences} <= {"r0#0", "r0#1"}
     assert [name.rpartition("_")[0] for name in names] == [
         "summaries" if large else "large summaries"
     ]

@@ -38,7 +38,9 @@ UNKNOWN = (
 
 @pytest.mark.parametrize(("spec", "form"), NAMED.items())
 def test_each_spec_is_of_one_form_and_a_setting(spec: str, form: str, tmp_path: Path) -> None:
-    assert [one.form for one in EMBEDDERS if re.fullmatch(one.pattern, spec)] == [form]
+    assert [embedder.form for embedder in EMBEDDERS if re.fullmatch(embedder.pattern, spec)] == [
+        form
+    ]
     environment = {"COVERSUMM_EMBEDDER": spec, "COVERSUMM_DATA_DIR": str(tmp_path)}
     assert Settings.from_environment(environment).embedder == spec
 

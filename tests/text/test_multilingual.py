@@ -47,7 +47,9 @@ def reviews() -> dict[str, str]:
 def test_a_sentence_has_the_same_bits_in_any_company(
     engine: EmbeddingEngine, reviews: Mapping[str, str]
 ) -> None:
-    texts = [one for text in list(reviews.values())[:60] for one in split_sentences(text, 2000)]
+    texts = [
+        sentence for text in list(reviews.values())[:60] for sentence in split_sentences(text, 2000)
+    ]
     together = engine.embed(texts)
     np.testing.assert_array_equal(engine.embed(texts[::-1])[::-1], together)
     assert facts_of(engine).languages == USE_LANGUAGES
@@ -73,8 +75,8 @@ def nearest(sentences: Mapping[str, NDArray[np.int16]], k: int) -> list[str]:
 
 def phrase_facets(engine: EmbeddingEngine) -> dict[str, NDArray[np.float64]]:
     return {
-        one.name: quantize(engine.embed(one.phrases or ())).astype(float)
-        for one in read_definitions("preset:stays").facets
+        facet.name: quantize(engine.embed(facet.phrases or ())).astype(float)
+        for facet in read_definitions("preset:stays").facets
     }
 
 

@@ -23,7 +23,7 @@ def take(board, value, entity_id="e", **more):
 
 def texts_of(letters):
     """Upper case letters are other texts of the same sentences."""
-    return {f"{one.lower()}#0": one for one in letters}
+    return {f"{letter.lower()}#0": letter for letter in letters}
 
 
 def change(before, after, **facts):

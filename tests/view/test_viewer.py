@@ -53,7 +53,9 @@ def tell(board, entity_id, before, after, **more):
 
 def tell_facets(board, entity_id, facets):
     value = facets_changed(entity_id, 9, facets, list(facets))
-    parts = [structs.replace(one, mentions=Mentions(93, Ratings(0, None))) for one in value.facets]
+    parts = [
+        structs.replace(facet, mentions=Mentions(93, Ratings(0, None))) for facet in value.facets
+    ]
     value = encode(structs.replace(value, facets=[*parts[:1], *value.facets[1:]]))
     board.take(Record("facets", 0, 0, 0, entity_id.encode(), value), FACETS)
 

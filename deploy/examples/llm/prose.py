@@ -53,7 +53,9 @@ def ask(messages):
 def checked(reply, quoted):
     """Its sentences. Raises an error unless they are as asked, with given ids only."""
     answer = json.loads(reply["choices"][0]["message"]["content"])
-    found = [(one["text"].strip(), sorted(one["ids"])) for one in answer["sentences"]]
+    found = [
+        (sentence["text"].strip(), sorted(sentence["ids"])) for sentence in answer["sentences"]
+    ]
     if unknown := {name for _, ids in found for name in ids} - quoted.keys():
         raise ValueError(f"ids that were not given: {sorted(unknown)}")
     if len(found) != 3 or not all(text and ids for text, ids in found):
@@ -64,7 +66,9 @@ def checked(reply, quoted):
 def prose(change):
     """Three sentences that rest on the quotes of a change; none if all answers were refused."""
     sets = change["facets"] if change["type"] == "facets.changed" else [change]
-    quoted = {one["sentence_id"]: one["text"] for each in sets for one in each["sentences"]}
+    quoted = {
+        sentence["sentence_id"]: sentence["text"] for each in sets for sentence in each["sentences"]
+    }
     messages = [{"role": "system", "content": TASK}]
     messages += [{"role": "user", "content": json.dumps(quoted, ensure_ascii=False)}]
     for _ in range(ATTEMPTS if quoted else 0):

@@ -105,7 +105,7 @@ def draw(prometheus: Prometheus, start_s: float, end_s: float, target: Path) -> 
         )
         axes = figure.add_axes(box)
         series = [
-            one for query in what.queries for one in _series(prometheus, query, start_s, end_s)
+            line for query in what.queries for line in _series(prometheus, query, start_s, end_s)
         ]
         if what.kind == "stat":
             _draw_figure(axes, what, series)
@@ -145,7 +145,7 @@ def _draw_figure(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
     axes.patch.set_facecolor("white")
     axes.spines[:].set_color(FAINT)
     axes.text(0.5, 0.8, panel.title, ha="center", va="center", size=8.5, transform=axes.transAxes)
-    values = [one.points[-1][1] for one in series if one.points]
+    values = [line.points[-1][1] for line in series if line.points]
     text = _shown(panel.unit, values[0]) if values else "none"
     if panel.title == "Builds" and series:
         text = series[0].name
@@ -165,7 +165,7 @@ def _draw_figure(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
 def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series], seconds: float) -> None:
     axes.patch.set_facecolor("white")
     axes.set_title(panel.title, loc="left", size=9, weight="bold", pad=4)
-    shown = sorted((one for one in series if one.points), key=lambda one: one.name)
+    shown = sorted((line for line in series if line.points), key=lambda one: one.name)
     if panel.kind == "stacked":
         _stack(axes, shown)
     else:
@@ -193,7 +193,7 @@ def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series], seconds: flo
 
 
 def _stack(axes: Axes, series: Sequence[Series]) -> None:
-    times = sorted({at for one in series for at, _ in one.points})
+    times = sorted({at for line in series for at, _ in line.points})
     below = [0.0] * len(times)
     for colour, one in zip(_colours(len(series)), series, strict=True):
         values = dict(one.points)
@@ -209,7 +209,7 @@ def _colours(count: int) -> list[str]:
 
 
 def _most(series: Sequence[Series]) -> float:
-    return max((value for one in series for _, value in one.points), default=0.0)
+    return max((value for line in series for _, value in line.points), default=0.0)
 
 
 def _shown(unit: str, value: Any) -> str:

@@ -75,9 +75,9 @@ def _marks_removed(text: str) -> str:
 def _listing(folder: Path) -> str:
     """The page of a folder that has none."""
     names = [
-        f"{one.name}/" if one.is_dir() else one.name
-        for one in sorted(folder.iterdir())
-        if one.name[0] not in "._"
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in sorted(folder.iterdir())
+        if path.name[0] not in "._"
     ]
     lines = [f"# {folder.relative_to(ROOT).as_posix()}", "", *(f"- [{n}]({n})" for n in names)]
     return "\n".join(lines) + "\n"

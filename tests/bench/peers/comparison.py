@@ -82,13 +82,16 @@ class Output:
         """
         client = self._committed if committed else self._all
         topic = self._site.output_topic
-        return sum(bounds(client, TopicPartition(topic, one))[1] for one in self._partitions)
+        return sum(
+            bounds(client, TopicPartition(topic, partition))[1] for partition in self._partitions
+        )
 
     def ends(self) -> dict[int, int]:
         """Partition -> where a committed reader ends now."""
         topic = self._site.output_topic
         return {
-            one: bounds(self._committed, TopicPartition(topic, one))[1] for one in self._partitions
+            partition: bounds(self._committed, TopicPartition(topic, partition))[1]
+            for partition in self._partitions
         }
 
     def wait_for(self, mark: str, quiet_s: float = PATIENCE_SECONDS) -> tuple[float, float]:

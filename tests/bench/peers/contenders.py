@@ -208,7 +208,7 @@ PATHWAY = Contender(
 )
 PEERS = (TRIVIAL, BRUTE, FAUST, QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, BYTEWAX_DEFAULTS, PATHWAY)
 CONTENDERS = {one.name: one for one in (OURS, PYTHON, *PEERS)}
-TITLES = {one.name: one.title for one in CONTENDERS.values()}
+TITLES = {contender.name: contender.title for contender in CONTENDERS.values()}
 
 
 def classes(folder: Path) -> str:

@@ -38,7 +38,7 @@ class Entity:
     def add(self, review: dict[str, Any]) -> None:
         """Add the sentences of a new review."""
         sentences, first = review["sentences"], len(self._sentences)
-        encoded = b"".join(base64.b64decode(one["embedding"]) for one in sentences)
+        encoded = b"".join(base64.b64decode(sentence["embedding"]) for sentence in sentences)
         vectors = np.frombuffer(encoded, "<f4").reshape(len(sentences), -1)
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         self._sentences += [

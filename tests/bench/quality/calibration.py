@@ -51,7 +51,7 @@ def system_score(
     scores nothing.
     """
     scores = [scored(texts.get(entity, ""), of) for entity, of in references.items()]
-    return {protocol: average(one[protocol] for one in scores) for protocol in PROTOCOLS}
+    return {protocol: average(score[protocol] for score in scores) for protocol in PROTOCOLS}
 
 
 def calibrate(

@@ -72,7 +72,7 @@ def in_summary(entity: Entity) -> list[dict[str, Any]]:
     adverts = embedded(list(ADVERTS))
     rows = []
     for way, copies in product(WAYS, COPIES):
-        found = [kept(entity.vectors, np.tile(one, (copies, 1)), K, way) for one in adverts]
+        found = [kept(entity.vectors, np.tile(advert, (copies, 1)), K, way) for advert in adverts]
         rows.append({"weigh": way, "copies": copies, "mean": mean(found), "least": min(found)})
     return rows
 
@@ -90,7 +90,9 @@ def in_facets(entity: Entity) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"facet": facet.name, "sentences": len(members)}
         phrases = embedded(list(facet.phrases or ()))
         for way in WAYS:
-            found = [kept(honest, np.tile(one, (IN_FACET, 1)), FACET_K, way) for one in phrases]
+            found = [
+                kept(honest, np.tile(phrase, (IN_FACET, 1)), FACET_K, way) for phrase in phrases
+            ]
             row[way] = {"mean": round(mean(found), 2), "least": min(found)}
         rows.append(row)
     return rows
@@ -101,9 +103,11 @@ def honest(entities: Sequence[Entity]) -> dict[str, Any]:
     show too, the mean and the least.
     """
     shares, sets = [], []
-    for one in entities:
-        shares.append(1 - len(np.unique(one.vectors, axis=0)) / len(one.vectors))
-        sets.append({w: {one.vectors[r].tobytes() for r in shown(one.vectors, K, w)} for w in WAYS})
+    for entity in entities:
+        shares.append(1 - len(np.unique(entity.vectors, axis=0)) / len(entity.vectors))
+        sets.append(
+            {w: {entity.vectors[r].tobytes() for r in shown(entity.vectors, K, w)} for w in WAYS}
+        )
     record: dict[str, Any] = {
         "stays": len(entities),
         "copies": {"mean": round(mean(shares), 4), "most": round(max(shares), 4)},

@@ -153,7 +153,9 @@ def hotels(folder: Path, embed: Embed = embedded) -> list[Entity]:
         _embedded(
             id_,
             [
-                Review([one for one in review.sentences if one.strip()], review.rating)
+                Review(
+                    [sentence for sentence in review.sentences if sentence.strip()], review.rating
+                )
                 for review in sorted(of, key=lambda review: review.order_key)
             ],
             embed,
@@ -187,7 +189,7 @@ def stays(
     """The Airbnb stays that come with the project, the one with the most reviews first; at most so
     many, or only those whose ids begin with `begins`.
     """
-    reviews = [one for one in lines(path, TextReview) if one.entity_id.startswith(begins)]
+    reviews = [line for line in lines(path, TextReview) if line.entity_id.startswith(begins)]
     return of_texts(reviews, at_least, embed, most)
 
 
@@ -207,7 +209,9 @@ def of_texts(
 
 
 def _embedded(id_: str, reviews: list[Review], embed: Embed) -> Entity:
-    return entity(id_, reviews, embed([one for review in reviews for one in review.sentences]))
+    return entity(
+        id_, reviews, embed([sentence for review in reviews for sentence in review.sentences])
+    )
 
 
 # ---- what hotels are held against
@@ -216,9 +220,9 @@ def _embedded(id_: str, reviews: list[Review], embed: Embed) -> Entity:
 def references(folder: Path, split: str = "test") -> References:
     """The human summaries."""
     found: References = {}
-    for one in lines(folder / REFERENCES.name, Reference):
-        if one.split == split:
-            found.setdefault(one.aspect, {}).setdefault(one.entity_id, []).append(one.text)
+    for line in lines(folder / REFERENCES.name, Reference):
+        if line.split == split:
+            found.setdefault(line.aspect, {}).setdefault(line.entity_id, []).append(line.text)
     return found
 
 
@@ -236,8 +240,8 @@ def check_references(
 def published(folder: Path) -> Published:
     """What published systems wrote."""
     found: Published = {}
-    for one in lines(folder / PUBLISHED.name, Output):
-        found.setdefault(one.aspect, {}).setdefault(one.system, {})[one.entity_id] = one.text
+    for line in lines(folder / PUBLISHED.name, Output):
+        found.setdefault(line.aspect, {}).setdefault(line.system, {})[line.entity_id] = line.text
     return found
 
 

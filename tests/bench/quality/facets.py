@@ -230,7 +230,7 @@ def overviews(
         if name not in published:
             finals = [one.overviews[name] for one in seen]
             for field, places in (("words", 1), ("repeats", 3), ("near", 3)):
-                mean = np.mean([getattr(one, field) for one in finals])
+                mean = np.mean([getattr(final, field) for final in finals])
                 row[field] = round(float(mean), places)
         rows.append(row)
     return rows

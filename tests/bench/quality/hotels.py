@@ -75,15 +75,23 @@ def look_at(hotel: Hotel, setting: Setting) -> list[Way]:
     of_silver = {mark: silver.after(mark) for mark in marks}
     wanted = {mark: text_of(rows, entity.sentences) for mark, rows in of_silver.items()}
     ways = []
-    for one in contenders(setting):
-        rankings = one.make(entity, marks)
+    for contender in contenders(setting):
+        rankings = contender.make(entity, marks)
         rows = {
             mark: walk(ranked, entity.sentences, tfidf) for mark, ranked in rankings.after.items()
         }
         ways.append(
-            _way(one.name, one.kind, rows, wanted, hotel, rankings.seconds, rankings.summaries)
+            _way(
+                contender.name,
+                contender.kind,
+                rows,
+                wanted,
+                hotel,
+                rankings.seconds,
+                rankings.summaries,
+            )
         )
-        if one.name == OURS:
+        if contender.name == OURS:
             ways.append(_way(UNCUT, STEP_BY_STEP, {end: rankings.after[end]}, wanted, hotel))
     ways.append(_way(ORACLE, "references", of_silver, wanted, hotel))
     return ways
@@ -186,13 +194,13 @@ def at_the_end(ways: Sequence[Sequence[Way]]) -> list[dict[str, object]]:
         rows.append(
             {"method": name, "kind": of[0][1].kind}
             | {
-                protocol: rounded(average(one.scores[protocol] for one in finals))
+                protocol: rounded(average(final.scores[protocol] for final in finals))
                 for protocol in PROTOCOLS
             }
             | {
-                "words": round(float(np.mean([one.words for one in finals])), 1),
-                "repeats": round(float(np.mean([one.repeats for one in finals])), 3),
-                "near": round(float(np.mean([one.near for one in finals])), 3),
+                "words": round(float(np.mean([final.words for final in finals])), 1),
+                "repeats": round(float(np.mean([final.repeats for final in finals])), 3),
+                "near": round(float(np.mean([final.near for final in finals])), 3),
                 "r1_from_ours": interval(each - ours),
             }
         )

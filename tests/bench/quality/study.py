@@ -144,10 +144,14 @@ class Study:
     ) -> list[Hotel]:
         entities = data.hotels(self.folder) if entities is None else entities
         data.check_references(entities, references)
-        fitted = vectorizer([sentence for one in entities for sentence in one.sentences])
+        fitted = vectorizer([sentence for entity in entities for sentence in entity.sentences])
         return [
-            Hotel(one, references[data.GENERAL][one.id], csr_array(fitted.transform(one.sentences)))
-            for one in entities
+            Hotel(
+                entity,
+                references[data.GENERAL][entity.id],
+                csr_array(fitted.transform(entity.sentences)),
+            )
+            for entity in entities
         ]
 
     def _aspects(
@@ -368,6 +372,6 @@ def _size(name: str, entities: Sequence[Entity]) -> Row:
     return {
         "set": name,
         "entities": len(entities),
-        "reviews": sum(len(one.ratings) for one in entities),
-        "sentences": sum(len(one.sentences) for one in entities),
+        "reviews": sum(len(entity.ratings) for entity in entities),
+        "sentences": sum(len(entity.sentences) for entity in entities),
     }

@@ -36,7 +36,8 @@ def suggestions(sentences: clusters.ShortSentences, count: int, embed: Embed) ->
     found = clusters.suggest(sentences, vectors / SCALE, references / SCALE, count)
     definitions = parse_definitions(clusters.definitions_file(found, "other hotels"), "suggested")
     return FacetCriteria(
-        definitions, embed([phrase for one in definitions.facets for phrase in one.phrases or ()])
+        definitions,
+        embed([phrase for facet in definitions.facets for phrase in facet.phrases or ()]),
     )
 
 

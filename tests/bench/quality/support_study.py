@@ -26,8 +26,8 @@ class SupportStudy(FacetStudy):
         hotels = self._timed("vectors", lambda: self._hotels(references))
         plain = facets.facets_of(facets.PLAIN, facets.THRESHOLD, self.embed)
         ours = {
-            facets.FACETS: [suggested.overview(one, plain, K) for one in hotels],
-            OURS: [_everything(one) for one in hotels],
+            facets.FACETS: [suggested.overview(hotel, plain, K) for hotel in hotels],
+            OURS: [_everything(hotel) for hotel in hotels],
         }
         found["support"] = self._timed(
             "support", lambda: self._support(hotels, ours, published[data.GENERAL])
@@ -51,7 +51,7 @@ class SupportStudy(FacetStudy):
                 support.supported(hotel.entity, hotel.entity.vectors[chosen])
                 for hotel, chosen in zip(hotels, of, strict=True)
             ]
-            mean = rounded(average(one["mean"] for one in scores))
+            mean = rounded(average(score["mean"] for score in scores))
             rows.append(support.row(name, said) | {"published": False, "mean": mean})
         references = {hotel.entity.id: hotel.references for hotel in hotels}
         titles = {name: title for name, title in {**OTHERS, **SYSTEMS}.items() if name in published}
@@ -69,7 +69,7 @@ class SupportStudy(FacetStudy):
             ]
             rows.append(support.row(title, said) | {"published": True})
         for name, title in titles.items():
-            (one,) = (one for one in rows if one["summary"] == title)
+            (one,) = (row for row in rows if row["summary"] == title)
             one["mean"] = rounded(system_score(published[name], references)["mean"])
         return rows
 
@@ -87,7 +87,7 @@ class SupportStudy(FacetStudy):
         """A row a number of facets, and of what they were made."""
         begins = data.OTHER_HOTELS_BEGIN
         lines = data.lines(self.folder / data.OTHER_HOTELS.name, data.TextReview)
-        reviews = [one for one in lines if one.entity_id.startswith(begins)]
+        reviews = [line for line in lines if line.entity_id.startswith(begins)]
         sentences = suggested.sentences_of(reviews)
         written, everything = (
             [suggested.score(*one)["mean"].r1 for one in zip(hotels, ours[name], strict=True)]
@@ -98,12 +98,12 @@ class SupportStudy(FacetStudy):
             criteria = suggested.suggestions(sentences, count, self.embed)
             take = partial(suggested.overview, facets=criteria, k=K)
             scores = [suggested.score(hotel, take(hotel)) for hotel in hotels]
-            r1 = [one["mean"].r1 for one in scores]
+            r1 = [score["mean"].r1 for score in scores]
             rows.append(
                 {
                     "asked": count,
                     "shown": len(criteria.definitions.visible),
-                    "mean": rounded(average(one["mean"] for one in scores)),
+                    "mean": rounded(average(score["mean"] for score in scores)),
                     "from_written": interval([a - b for a, b in zip(r1, written, strict=True)]),
                     "from_plain": interval([a - b for a, b in zip(r1, everything, strict=True)]),
                 }

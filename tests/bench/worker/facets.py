@@ -94,10 +94,10 @@ def _cold(
     who = [Contender(OURS), Contender(FACETS, facets=given)]
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     for number in range(rounds):
-        for one in in_turns(who, number):
-            place = folder / f"cold-{one.name}-{number}"
-            found[one.name].append(cold_touch(broker, place, sentences, one.facets))
-            print("cold", one.name, found[one.name][-1], flush=True)
+        for turn in in_turns(who, number):
+            place = folder / f"cold-{turn.name}-{number}"
+            found[turn.name].append(cold_touch(broker, place, sentences, turn.facets))
+            print("cold", turn.name, found[turn.name][-1], flush=True)
     medians = {
         name: {
             figure: statistics.median(row[figure] for row in rows)

@@ -28,9 +28,9 @@ def restore(
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
     with pipeline(broker, "bench-restore", folder, settings=settings()) as site:
         for number in range(rounds):
-            for one in in_turns(who, number):
-                found[one.name].append(_turn(site, one, number, rows))
-                print("restore", one.name, found[one.name][-1], flush=True)
+            for turn in in_turns(who, number):
+                found[turn.name].append(_turn(site, turn, number, rows))
+                print("restore", turn.name, found[turn.name][-1], flush=True)
     ours = {name: statistics.median(row[name] for row in found[OURS]) for name in found[OURS][0]}
     report = {"rows": rows, "row_bytes": ROW_BYTES, **ours, "turns": found}
     for name in found:

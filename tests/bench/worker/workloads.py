@@ -24,7 +24,7 @@ class Workload(NamedTuple):
 
 
 def _real(count: int, file: Path) -> Iterator[Sent]:
-    found = [one for one in read_reviews(file) if one.sentences]
+    found = [review for review in read_reviews(file) if review.sentences]
     return real(found, EngineVectors(found), count)
 
 

@@ -41,7 +41,7 @@ def main():
     trees = {}
     for line in sys.stdin:
         call = json.loads(line)
-        arguments = [decode(one) for one in call["arguments"]]
+        arguments = [decode(argument) for argument in call["arguments"]]
         options = {name: decode(one) for name, one in call["options"].items()}
         answer = None
         if call["method"] == "from_matrix":

@@ -130,7 +130,7 @@ class _Pipe:
         call = {
             "method": method,
             "tree": tree,
-            "arguments": [_encode(one) for one in arguments],
+            "arguments": [_encode(argument) for argument in arguments],
             "options": {name: _encode(one) for name, one in options.items()},
         }
         assert self.process.stdin is not None

@@ -151,7 +151,7 @@ def is_ready(pod: Object) -> bool:
     """Whether a pod is ready, and stays."""
     conditions = pod.get("status", {}).get("conditions", [])
     return "deletionTimestamp" not in pod["metadata"] and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
     )
 
 

@@ -70,7 +70,10 @@ def pinned() -> dict[str, str]:
     its model.
     """
     folder = ROOT / "deploy" / "image"
-    files = [folder / "requirements.txt", *(folder / "extras" / f"{one}.txt" for one in extras())]
+    files = [
+        folder / "requirements.txt",
+        *(folder / "extras" / f"{extra}.txt" for extra in extras()),
+    ]
     lines = [line for file in files for line in file.read_text().splitlines()]
     return dict(line.split()[0].split("==") for line in lines if "==" in line)
 

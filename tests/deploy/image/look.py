@@ -25,7 +25,10 @@ print(
             "programs": [name for name in PROGRAMS if shutil.which(name)],
             "modules": [name for name in MODULES if importlib.util.find_spec(name)],
             "native": importlib.util.find_spec("worker._native") is not None,
-            "installed": [[one.name, one.version] for one in importlib.metadata.distributions()],
+            "installed": [
+                [distribution.name, distribution.version]
+                for distribution in importlib.metadata.distributions()
+            ],
             "packages": [path.name for path in Path("/var/lib/dpkg/status.d").glob("*")],
             "sbom": Path("/usr/share/sbom/coversumm-worker.cdx.json").read_text(),
         }

@@ -68,8 +68,8 @@ def published(of: Pipeline, topic: str = "") -> list[tuple[bytes | None, bytes |
     """Keys and bodies of a topic, partition by partition."""
     messages = read_topic(of.broker.bootstrap_servers, topic or of.output_topic)
     return [
-        (one.key, one.value)
-        for one in sorted(messages, key=lambda found: (found.partition, found.offset))
+        (message.key, message.value)
+        for message in sorted(messages, key=lambda found: (found.partition, found.offset))
     ]
 
 
@@ -193,9 +193,7 @@ def test_whoever_comes_back_to_the_volume_is_soon_ready_and_goes_on(
                 assert running.kill(end) == {"TERM": 0, "KILL": 137}[end]
         report = made.report()
         assert report["ok"], report
-    print(
-        f"ready after {[round(one, 1) for one in seconds]} s; after each but the first by SIG{end}"
-    )
+    print(f"ready after {[round(s, 1) for s in seconds]} s; after each but the first by SIG{end}")
     assert min(seconds) < READY_SECONDS * busy()
 
 

@@ -93,12 +93,12 @@ def test_everything_in_it_is_in_its_list_of_contents(inside: dict[str, Any]) -> 
     listed = json.loads(inside["sbom"])
     parts = [*listed["components"], listed["metadata"]["component"]]
     assert {(name, version) for name, version in inside["installed"]} <= {
-        (one["name"], one["version"]) for one in parts
+        (part["name"], part["version"]) for part in parts
     }
-    debian = {one["name"] for one in parts if one.get("purl", "").startswith("pkg:deb/")}
+    debian = {part["name"] for part in parts if part.get("purl", "").startswith("pkg:deb/")}
     assert set(inside["packages"]) <= debian
     assert {"libc6", "libssl3"} <= debian
-    assert [one["hashes"] for one in parts if one["type"] == "machine-learning-model"]
+    assert [part["hashes"] for part in parts if part["type"] == "machine-learning-model"]
     written = ROOT / "build" / "image" / f"coversumm-worker{suffix()}.cdx.json"
     assert inside["sbom"] == written.read_text()
 

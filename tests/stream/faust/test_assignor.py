@@ -186,7 +186,7 @@ def test_any_group_gets_a_balanced_assignment_that_lasts(app: Any) -> None:
         assert sorted(p for one in given.values() for p in one) == list(range(count))
         sizes = sorted(map(len, given.values()))
         assert sizes[-1] - sizes[0] <= 1
-        copies = Counter(p for one in standbys.values() for p in one)
+        copies = Counter(p for standby in standbys.values() for p in standby)
         expected = min(replicas, len(names) - 1)
         assert [copies[p] for p in range(count)] == [expected] * count
         assert assigned(app, count, actives, held, replicas) == (given, standbys)

@@ -390,8 +390,8 @@ class Life:
             if batch.tenure == self.rig.held.tenure:
                 for partition, start in batch.starts.items():
                     assert start == self.committed[partition], "the chain broke"
-                for one in batch.records:
-                    self.delivered[one.partition].append(one.offset)
+                for record in batch.records:
+                    self.delivered[record.partition].append(record.offset)
                 self.committed.update(batch.ends)
         self.waiting.clear()
 

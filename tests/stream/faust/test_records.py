@@ -23,9 +23,9 @@ READABLE = (("a", b"1"), ("\\xff\\xe9té", b"2"), ("", b"3"))
 def fetched(*batches: bytes, start: int = 0) -> list[Any]:
     """The records that the client's fetcher makes of these batches of one partition."""
     moved, offset = b"", 0
-    for one in batches:
-        moved += offset.to_bytes(8, "big") + one[8:]
-        offset += int.from_bytes(one[57:61], "big")
+    for batch in batches:
+        moved += offset.to_bytes(8, "big") + batch[8:]
+        offset += int.from_bytes(batch[57:61], "big")
     tp = TopicPartition("reviews", 0)
     records = Batches(moved)
     return list(PartitionRecords(tp, records, [], start, None, None, True, READ_COMMITTED))
@@ -106,7 +106,7 @@ def test_java_writes_snappy_in_blocks() -> None:
     for xerial in (True, False):
         body = snappy_encode(raw_batch(records)[61:], xerial_compatible=xerial)
         assert [one.value for one in fetched(raw_batch(records, "snappy", body))] == [
-            one.value for one in records
+            record.value for record in records
         ]
 
 

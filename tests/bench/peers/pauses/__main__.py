@@ -105,7 +105,11 @@ def main() -> int:
         "events_per_s": given.rate,
         "instances": RUNNING,
         "partitions": PARTITIONS,
-        "kafka_streams": {one.name: one.config for one in contenders if one.config is not None},
+        "kafka_streams": {
+            contender.name: contender.config
+            for contender in contenders
+            if contender.config is not None
+        },
         "rows": rows(done),
         "turns": done,
     }

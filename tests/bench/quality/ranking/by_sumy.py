@@ -43,7 +43,7 @@ def differing(sentences: Sequence[Sequence[str]]) -> list[str]:
     same = {
         "SumBasic": _each_the_best(words, by_basic),
         "LexRank": np.allclose(lex_rank.scores(words), central),
-        "TextRank": np.allclose(text_rank.scores(words), [ranks[one] for one in theirs]),
+        "TextRank": np.allclose(text_rank.scores(words), [ranks[their] for their in theirs]),
         "LSA as sumy has it": np.allclose(
             lsa.column_lengths(words), latent._compute_ranks(sigma, v)
         ),
