@@ -57,6 +57,14 @@ def test_a_service_alone_is_not_the_support_of_an_app():
     assert words.bits(["Le service client"], "fr") == words.bits(["Kundenservice"], "de") == 1
 
 
+def facets_of(count):
+    return "".join(f"[[facet]]\nname = '{number}'\nnewest = 1\n" for number in range(count))
+
+
+def test_as_many_facets_as_are_allowed_are_read():
+    assert len(parse_definitions(facets_of(MAX_FACETS), "mine.toml").facets) == MAX_FACETS
+
+
 def test_what_is_stored_is_read():
     made = read_definitions("preset:stays")
     assert Definitions.from_json(made.to_json()).facets == made.facets
@@ -145,8 +153,7 @@ FACET = '[[facet]]\nname = "a"\n'
         ),
         ("# one\n\n" + FACET + "newest = 3\n" + FACET + "newest = 4",
          "line 6: facet 'a': another facet has the same name"),
-        ("".join(f"[[facet]]\nname = '{i}'\nnewest = 1\n" for i in range(MAX_FACETS + 1)),
-         "65 facets, at most 64 are allowed"),
+        (facets_of(MAX_FACETS + 1), "65 facets, at most 64 are allowed"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_with_its_place(text, said):
