@@ -272,6 +272,7 @@ def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
         authorized.allow(rules[topic])
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
 @pytest.mark.parametrize("may_describe_configs", one_of([False, True]))

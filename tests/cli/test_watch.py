@@ -231,6 +231,7 @@ def test_a_change_on_kafka_is_seen_and_nothing_else(kafka, monkeypatch, columns,
     assert APP_ID not in {group.group_id for group in groups.valid}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_short_outage_is_told_and_a_long_one_ends_the_watch(tmp_path, monkeypatch):
     """The second watch takes a second for a long outage, in place of half a minute."""

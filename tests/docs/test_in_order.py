@@ -134,6 +134,7 @@ def test_replay(shell: Shell) -> None:
     assert (shell.directory / "then.jsonl").read_text() == ""
 
 
+@pytest.mark.long
 def test_tutorial(shell: Shell) -> None:
     """From the first line to the last, and what the page says that happens."""
     sections = [

@@ -15,6 +15,7 @@ from tests.harness import faulty
 from tests.harness.broker import KafkaBroker
 from tests.harness.debezium import deletions, written
 from tests.harness.eventually import eventually
+from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.poison import ENTITY
 from tests.harness.raw_records import RawRecord, raw_batch, send_batch
@@ -164,7 +165,7 @@ def test_labels_of_a_sentence_stop_no_bridge(site: Pipeline) -> None:
     assert reviews_of(site) == 2
 
 
-@pytest.mark.parametrize("command", ["run", "bridge"])
+@pytest.mark.parametrize("command", one_of(["run", "bridge"]))
 def test_a_fault_makes_few_dead_letters_and_then_ends_the_process(
     site: Pipeline, command: str
 ) -> None:
@@ -254,7 +255,7 @@ def test_headers_that_do_not_fit_are_dropped_and_sent_again(site: Pipeline) -> N
     assert [found["dlq.source.offset"] for _, found in letters(site)] == ["1", str(again.offset)]
 
 
-@pytest.mark.parametrize("command", ["run", "bridge"])
+@pytest.mark.parametrize("command", one_of(["run", "bridge"]))
 def test_a_letter_that_fails_again_counts_its_attempts(site: Pipeline, command: str) -> None:
     """Also where the worker or the bridge reads no other header."""
     source = SOURCE.format(site.name)

@@ -31,6 +31,7 @@ from tests.harness.debezium import (
     written,
 )
 from tests.harness.eventually import eventually
+from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import DIMENSION, SETTINGS
 from tests.harness.topics import committed_offsets, consumer, producer, read_topic
@@ -198,7 +199,7 @@ def test_two_topics_in_one_process(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert list(map(len, letters)) == [1, 1]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", one_of(["consumer", "classic"]))
 def test_a_consumer_in_the_group_of_bridges_ends_them(
     kafka: KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_consumer_in_the_group_of_bridges_ends_them(
         assert bridged(site) == events_of(feed.sent)
 
 
+@pytest.mark.long
 def test_the_log_says_when_no_broker_answers_and_when_one_does_again(tmp_path: Path) -> None:
     settings = {**SETTINGS, "COVERSUMM_BROKER_TIMEOUT_MS": "2000"}
     with (

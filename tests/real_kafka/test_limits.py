@@ -62,6 +62,7 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
         assert check(site)["records"] == len(load)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", one_of(["output", "dlq", "changelog"]))
 def test_a_topic_with_a_lower_limit_is_refused_before_a_message_is(
     kafka: KafkaBroker, tmp_path: Path, role: str

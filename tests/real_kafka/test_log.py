@@ -200,6 +200,7 @@ def letters(worker: WorkerProcess) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("launcher", "seconds"),
     one_of([(talkative.__name__, 3 * talkative.INTERVAL_SECONDS), (None, QUIET_SECONDS)]),

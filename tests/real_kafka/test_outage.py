@@ -65,6 +65,7 @@ def lose(worker: WorkerProcess) -> None:
     eventually(is_said, lambda: f"{readyz(worker)}\n{worker.log_end()}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", one_of(AWAY))
 def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
     site: Pipeline, broker: KafkaBroker, how: str

@@ -220,6 +220,7 @@ def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda body: (body["entity_id"], body["sequence"]))
 
 
+@pytest.mark.long
 def test_a_start_waits_for_the_registry(
     kafka: KafkaBroker, registry: Registry, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def said_by(site: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
         return {" ".join(words[:2]): output for words, output in zip(given, outputs, strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", one_of(WAYS, short=1))
 def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, way: str) -> None:
     """Both client libraries: librdkafka makes topics, produces and restores, aiokafka reads the

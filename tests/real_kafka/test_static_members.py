@@ -153,6 +153,7 @@ def others(worker: WorkerProcess) -> Any:
         return json.load(answer)["others"]
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_come_back_loses_its_partitions_with_its_session(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:

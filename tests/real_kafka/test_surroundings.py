@@ -98,6 +98,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
     site.verify()
 
 
+@pytest.mark.long
 def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
     worker = processed(site)
     site.set_offsets({partition: end + 1000 for partition, end in site.targets().items()})

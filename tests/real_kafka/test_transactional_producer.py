@@ -336,6 +336,7 @@ def test_a_message_beyond_the_limit_ends_the_commit_and_nothing_is_visible(site:
     site.assert_nothing_is_visible()
 
 
+@pytest.mark.long
 def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker:
         own = settings(broker, "x")
