@@ -64,7 +64,7 @@ class Question:
     sentences: int = 5
     rating_min: float | None = None
     rating_max: float | None = None
-    language: str | None = None  # a tag, of which the language counts
+    language: str | None = None  # a primary subtag
     country: str | None = None
     verified: bool | None = None
     since: str | None = None  # RFC 3339
@@ -84,16 +84,30 @@ class Question:
     def asks(self, details: ReviewDetails) -> bool:
         """True if this review is asked: one without a detail that is chosen by is not."""
         rating, date = details.rating, details.occurred_at
-        language = language_code(self.language)
         return (
             (self.rating_min is None or (rating is not None and rating >= self.rating_min))
             and (self.rating_max is None or (rating is not None and rating <= self.rating_max))
-            and (not language or language_code(details.language) == language)
+            and (self.language is None or language_code(details.language) == self.language)
             and (self.country is None or details.country == self.country)
             and (self.verified is None or details.verified is self.verified)
             and (self.since is None or (date is not None and instant(date) >= instant(self.since)))
             and (self.until is None or (date is not None and instant(date) < instant(self.until)))
         )
+
+
+_NUMBER: Final = (r"-?[0-9]{1,9}(\.[0-9]{1,9})?", float, "a number such as 3 or 4.5")
+_DATE: Final = (".*", to_timestamp, "a date such as 2026-11-20")
+_READ: Final[Mapping[str, tuple[str, Callable[[str], Any], str]]] = {
+    "sentences": ("[0-9]{1,3}", int, f"a number from 1 to {MOST_SENTENCES}"),
+    "rating_min": _NUMBER,
+    "rating_max": _NUMBER,
+    "language": (".*", language_code, "a language tag such as en"),
+    "country": (".*", str, "a country such as NL"),
+    "verified": ("true|false", lambda value: value == "true", "true or false"),
+    "since": _DATE,
+    "until": _DATE,
+}
+"""What chooses reviews: the form of the word, how it is read, and what it is for people."""
 
 
 def question_of(text: str, given: Mapping[str, str]) -> Question:
@@ -102,54 +116,14 @@ def question_of(text: str, given: Mapping[str, str]) -> Question:
     >>> question_of("Is it quiet?", {"rating_max": "3", "since": "2026-01-01"}).since
     '2026-01-01T00:00:00Z'
     """
-    read: dict[str, Callable[[str], object]] = {
-        "sentences": _count,
-        "rating_min": _rating,
-        "rating_max": _rating,
-        "language": _language,
-        "country": str,
-        "verified": _flag,
-        "since": _date,
-        "until": _date,
-    }
     found: dict[str, Any] = {}
-    for name, parse in read.items():
+    for name, (form, read, what) in _READ.items():
         if name in given:
-            try:
-                found[name] = parse(given[name])
-            except ValueError as wrong:
-                raise ValueError(f"{name} is {wrong}, not {given[name]!r}") from None
+            value = read(given[name]) if re.fullmatch(form, given[name]) else None
+            if value in (None, ""):
+                raise ValueError(f"{name} is {what}, not {given[name]!r}")
+            found[name] = value
     return Question(text, **found)
-
-
-def _count(value: str) -> int:
-    if not re.fullmatch("[0-9]{1,3}", value):
-        raise ValueError(f"a number from 1 to {MOST_SENTENCES}")
-    return int(value)
-
-
-def _rating(value: str) -> float:
-    if not re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", value):
-        raise ValueError("a number such as 3 or 4.5")
-    return float(value)
-
-
-def _language(value: str) -> str:
-    if not language_code(value):
-        raise ValueError("a language tag such as en")
-    return value
-
-
-def _flag(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise ValueError("true or false")
-    return value == "true"
-
-
-def _date(value: str) -> str:
-    if (date := to_timestamp(value)) is None:
-        raise ValueError("a date such as 2026-11-20")
-    return date
 
 
 @dataclass(frozen=True, slots=True)
