@@ -86,8 +86,10 @@ def project(root: Path) -> dict[str, Any]:
 
 
 def files_in(path: Path) -> list[Path]:
-    """A file, or all files of a folder, sorted."""
-    return sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    """A file, or all files of a folder but compiled ones, sorted."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc")
 
 
 def check_version(version: str) -> None:

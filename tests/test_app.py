@@ -44,6 +44,7 @@ def test_wrong_facets_end_a_worker_before_any_broker_is_asked(
         module.build_app(settings)
 
 
+@pytest.mark.long
 def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port: int) -> None:
     """`faust -A worker.app worker`: up to readiness, and a stop in order."""
     with EmbeddedBroker() as broker:

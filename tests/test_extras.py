@@ -6,10 +6,13 @@ import subprocess
 import sys
 from importlib import metadata
 
+import pytest
+
 from worker import extras
 from worker.extras import install_command
 
 
+@pytest.mark.long
 def test_the_command_runs_as_printed():
     """No index is needed here, where the libraries are installed already."""
     command = install_command("otel")

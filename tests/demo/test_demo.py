@@ -95,6 +95,7 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
     demo.wait_until_nothing_is_left()
 
 
+@pytest.mark.long
 def test_whoever_has_read_enough_ends_it_quietly(start):
     """As a user types it: `demo | head -1`."""
     demo = start("--reviews", "20")
@@ -105,6 +106,7 @@ def test_whoever_has_read_enough_ends_it_quietly(start):
     demo.wait_until_nothing_is_left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", one_of([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
 )
@@ -119,6 +121,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo.wait_until_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_killed_demo_leaves_nothing_behind(start):
     demo = start()
     demo.wait_for_a_change()
@@ -126,6 +129,7 @@ def test_a_killed_demo_leaves_nothing_behind(start):
     demo.wait_until_nothing_is_left()
 
 
+@pytest.mark.long
 def test_a_killed_worker_ends_the_demo(start):
     demo = start()
     demo.wait_for_a_change()

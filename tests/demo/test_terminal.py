@@ -68,6 +68,7 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["The worker is starting", "reviews arrive"])
 def test_interrupted_the_terminal_is_as_it_was(tmp_path, moment):
     with demo(tmp_path) as terminal:

@@ -11,7 +11,7 @@ DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
         ROOT / "Makefile",
-        *(path for path in (ROOT / "deploy").rglob("*") if path.is_file()),
+        *(p for p in (ROOT / "deploy").rglob("*") if p.is_file() and p.suffix != ".pyc"),
         *(ROOT / "docs").rglob("*.md"),
     ]
 )

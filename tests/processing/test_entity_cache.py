@@ -41,7 +41,7 @@ def worker_of(store: Store, *, has_facets: bool, **batch: int) -> Processor:
     return Processor(made, lambda _: store.rows, None)
 
 
-@pytest.mark.parametrize("has_facets", [False, True])
+@pytest.mark.parametrize("has_facets", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sentences", [10, pytest.param(130, marks=pytest.mark.long)])
 def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool) -> None:
     """Encoded facets included, which are kept for the next message: six of them quote the same."""
@@ -63,7 +63,7 @@ def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool
     assert 0.95 < said / held < 1.6
 
 
-@pytest.mark.parametrize("has_facets", [False, True])
+@pytest.mark.parametrize("has_facets", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_micro_batch_ends_before_it_reads_more_than_it_may(
     tmp_path: Any, has_facets: bool
 ) -> None:

@@ -87,6 +87,7 @@ def python(program: str, folder: Path, **variables: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.long
 def test_it_is_downloaded_once_and_is_the_same_to_the_bit(tmp_path: Path) -> None:
     engine = load_engine("onnx", threads=1)
     assert engine is not None
@@ -118,6 +119,7 @@ def test_without_a_network_one_line_names_the_command(tmp_path: Path) -> None:
     assert line.endswith(f"): {INSTALL}")
 
 
+@pytest.mark.long
 def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -131,6 +133,7 @@ def test_another_tokenizer_is_another_model(tmp_path: Path) -> None:
         load_minilm(1, tmp_path)
 
 
+@pytest.mark.long
 def test_a_network_that_drops_everything_is_given_up_soon(tmp_path: Path) -> None:
     """The library alone would try for minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -298,6 +298,7 @@ def test_hostile_numerals_and_blanks() -> None:
     assert len(split_sentences("a<!-- " + "<x-" * (LARGEST // 3), CAP)) > 100
 
 
+@pytest.mark.long
 @pytest.mark.timeout(PATIENCE_SECONDS)
 def test_hostile_text_leaves_no_memory_behind() -> None:
     """Words and runs of dots, all different and all long, must not stay in the

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 
 from tests.harness.bodies import BODY
 from tests.harness.browser import Browser, Tab
+from tests.harness.long import one_of
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
@@ -540,7 +541,7 @@ def test_a_question_is_answered(browser: Browser, site: StaysSite) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "#/entity/x", "#/entity/nobody", "#/entity/x facets"])
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)], ids=["wide", "phone"])
+@pytest.mark.parametrize(("width", "dark"), one_of([(390, True), (1280, False)]))
 def test_axe_finds_nothing(
     site: StaysSite, browser: Browser, path: str, width: int, dark: bool
 ) -> None:
