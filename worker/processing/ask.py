@@ -14,7 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nsmallest
 from math import log
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -178,14 +181,13 @@ class Ask:
         if len(self.vector) != entity.dimension:
             raise ValueError(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
         asked = _asked(entity, question) if question.chooses else None
-        near = _nearest(entity, self.vector, asked, -1.0 if limits is None else limits.near)
+        near, about = _nearest(entity, self.vector, asked, limits)
         weights = _Weights.of(entity, question.text, asked, source.header.sentences)
 
         def is_answer(cosine: float, text: str) -> bool:
             return limits is None or cosine >= limits.sure or weights.has_half(text)
 
         chosen = _choose(entity, near, question.sentences, is_answer)
-        about = {found.review for found in near if limits and found.cosine >= limits.about}
         about |= {sentence.review_id.encode() for sentence in chosen}
         return Answer(
             *source.counts,
@@ -217,12 +219,7 @@ class _Near(NamedTuple):
 
     distance: float  # the negative cosine
     id: bytes
-    review: bytes
-    vector: NDArray[np.float64]
-
-    @property
-    def cosine(self) -> float:
-        return -self.distance
+    vector: NDArray[np.int16]
 
 
 def _asked(entity: EntityRows, question: Question) -> Collection[bytes]:
@@ -245,18 +242,29 @@ def cosines(vectors: NDArray[np.int16], to: NDArray[np.float64]) -> NDArray[np.f
 
 
 def _nearest(
-    entity: EntityRows, vector: NDArray[np.int16], asked: Collection[bytes] | None, least: float
-) -> list[_Near]:
-    """The sentences whose cosine to the question is at least this, nearest first."""
-    found = []
+    entity: EntityRows,
+    vector: NDArray[np.int16],
+    asked: Collection[bytes] | None,
+    limits: Answering | None,
+) -> tuple[list[_Near], set[bytes]]:
+    """The nearest sentences that are near enough, `MOST_READ` at most, and all reviews that speak
+    of it.
+    """
+    found: list[_Near] = []
+    about: set[bytes] = set()
+    least, spoken = (-1.0, 2.0) if limits is None else (limits.near, limits.about)
     to = vector.astype(np.float64)
     for block in entity.blocks():
         near = cosines(block.vectors, to)
         for row in np.flatnonzero(near >= least).tolist():
             if asked is None or block.reviews[row] in asked:
-                of_row = block.vectors[row].astype(np.float64)
-                found.append(_Near(-float(near[row]), block.id(row), block.reviews[row], of_row))
-    return sorted(found, key=lambda sentence: sentence[:2])
+                cosine = float(near[row])
+                found.append(_Near(-cosine, block.id(row), block.vectors[row]))
+                if cosine >= spoken:
+                    about.add(block.reviews[row])
+        if len(found) > MOST_READ:
+            found = nsmallest(MOST_READ, found, key=itemgetter(0, 1))
+    return sorted(found, key=itemgetter(0, 1)), about
 
 
 def _choose(
@@ -267,16 +275,16 @@ def _choose(
 ) -> tuple[AnswerSentence, ...]:
     """The nearest sentences that answer, without near copies, templates and fragments."""
     chosen: list[AnswerSentence] = []
-    kept: list[NDArray[np.float64]] = []
-    for sentence in near[:MOST_READ]:
+    kept = np.empty((0, entity.dimension), np.int16)
+    for sentence in near:
         if len(chosen) == count:
             break
-        if any(_cosine(sentence.vector, other) > SAME for other in kept):
+        if (cosines(kept, sentence.vector.astype(np.float64)) > SAME).any():
             continue
         text, details = entity.text_and_details(sentence.id)
-        if not _stands_alone(text) or not is_answer(sentence.cosine, text):
+        if not _stands_alone(text) or not is_answer(-sentence.distance, text):
             continue
-        kept.append(sentence.vector)
+        kept = np.vstack((kept, sentence.vector))
         chosen.append(
             AnswerSentence(
                 len(chosen),
@@ -286,14 +294,10 @@ def _choose(
                 details.rating,
                 details.occurred_at,
                 details.language,
-                sentence.cosine,
+                -sentence.distance,
             )
         )
     return tuple(chosen)
-
-
-def _cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    return float((a @ b) / np.sqrt((a @ a) * (b @ b)))
 
 
 def _stands_alone(text: str) -> bool:
@@ -303,6 +307,7 @@ def _stands_alone(text: str) -> bool:
     return FEWEST_WORDS <= len(words_of(text)) <= MOST_WORDS
 
 
+@lru_cache(maxsize=2**14)
 def stem(word: str) -> str:
     """The word without its ending, if three letters are left.
 
