@@ -280,7 +280,9 @@ def assemble(
         contact=contact,
         logs=logs,
         assignment=assignment,
-        summaries=ViewReader(processor.begun, databases, threads, surroundings.die, config),
+        summaries=ViewReader(
+            processor.begun, databases, threads, surroundings.die, config, parts.engine
+        ),
         entities=EntityLister(processor.begun, databases, threads, surroundings.die),
         producer=producer,
         dead_letters=dead_letters,

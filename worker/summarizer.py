@@ -14,17 +14,20 @@ import numpy as np
 from worker.events import FacetsChanged, Reason, Record, Rejected, SummaryChanged, decode
 from worker.events.bare import FIELDS, read_json
 from worker.events.outputs import decode_facets
+from worker.processing.ask import Answer, Vector, asking, question_of
 from worker.processing.config import processor_config
 from worker.processing.entity_view import (
     THRESHOLD,
     Extent,
     FacetsView,
     Overview,
+    Reads,
     ShortView,
     SummaryView,
     V,
 )
 from worker.processing.in_memory import PARTITION, ProcessorInMemory, Refusal
+from worker.processing.trend import Trend, TrendView
 from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text.embedders import load_engine
 from worker.text.engine import EmbeddingEngine
@@ -214,11 +217,35 @@ class Summarizer:
         """
         return self._view(entity_id, Overview, Extent(sentences, words, threshold, language))
 
+    def ask(
+        self, entity_id: str, question: str, *, vector: Vector | None = None, **reviews: str
+    ) -> Answer:
+        """The sentences of an entity that answer a question, and whether any does.
+
+        Args:
+            entity_id: of which entity.
+            question: in the reader's words.
+            vector: its embedding (D,), for the embedder `none`.
+            **reviews: which are asked, and how many sentences are wanted, as in the address of
+                HTTP: `rating_max="3"`, `language="en"`, `since="2026-01-01"`, `sentences="9"`.
+
+        Raises KeyError for an unknown entity, ValueError for an argument out of range.
+        """
+        asked = question_of(question, reviews)
+        return self._view(entity_id, asking(asked, self._processor.engine, vector))
+
+    def trend(self, entity_id: str, *, by: str = "month") -> TrendView:
+        """The mentions of each facet `by` month or quarter, and whether complaints rose.
+
+        Raises KeyError for an unknown entity, NoFacets without `facets`, ValueError.
+        """
+        return self._view(entity_id, Trend(by))
+
     def entities(self) -> list[str]:
         """The ids of all known entities, in order of their first review."""
         return [name for name in self._entities if self._processor.knows(name)]
 
-    def _view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V:
+    def _view(self, entity_id: str, kind: Reads[V], extent: Extent | None = None) -> V:
         view = self._processor.view(entity_id, kind, extent)
         if view is None:
             raise KeyError(f"nothing is known of {entity_id!r}")

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from docs.build.schemas import MESSAGES, PUBLISHED, Published, parts
 from docs.build.tables import markdown
 from worker import __version__
+from worker.processing import ask
 from worker.processing.entity_view import (
     MOST_SENTENCES,
     MOST_WORDS,
@@ -26,6 +27,7 @@ from worker.processing.entity_view import (
     ShortView,
     SummaryView,
 )
+from worker.processing.trend import PERIODS, TrendView
 from worker.settings import Settings
 from worker.state.listing import LONGEST_PAGE, ListedEntity
 from worker.web.page.history import ChangeHistory
@@ -163,6 +165,8 @@ _EXAMPLES: Final = {one.type: one.examples for one in PUBLISHED}
 _MESSAGE: Final = {message.name: message for message in MESSAGES}
 BODIES: Final = (
     *VIEWS,
+    ask.Answer,
+    TrendView,
     Error,
     Health,
     Readiness,
@@ -224,7 +228,8 @@ QUERIES: Final = {
     "sentences": Query(
         {"type": "integer", "minimum": 1, "maximum": MOST_SENTENCES},
         f"Of `short` and `overview`: at most so many sentences. Default: {SENTENCES}, or as many "
-        "as `words` allows.",
+        f"as `words` allows. Of an answer: at most {ask.MOST_SENTENCES}; default: "
+        f"{ask.Question('').sentences}.",
     ),
     "words": Query(
         {"type": "integer", "minimum": 1, "maximum": MOST_WORDS},
@@ -236,8 +241,22 @@ QUERIES: Final = {
     ),
     "language": Query(
         {"type": "string"},
-        "Of `facets` and `overview`: the facets of this language, if they have languages.",
+        "Of `facets` and `overview`: the facets of this language, if they have languages. Of an "
+        "answer: only reviews in this language.",
     ),
+    "q": Query({"type": "string", "maxLength": ask.LONGEST_QUESTION}, "The question."),
+    "vector": Query(
+        {"type": "string"},
+        "The embedding of the question, base64 of float32, little-endian; with "
+        "COVERSUMM_EMBEDDER=none instead of `q`.",
+    ),
+    "rating_min": Query({"type": "number"}, "Of an answer: only reviews rated so high."),
+    "rating_max": Query({"type": "number"}, "Of an answer: only reviews rated so low."),
+    "country": Query({"type": "string"}, "Of an answer: only reviews from this country."),
+    "verified": Query({"type": "boolean"}, "Of an answer: only verified reviews, or others."),
+    "since": Query({"type": "string"}, "Of an answer: only reviews from this date on."),
+    "until": Query({"type": "string"}, "Of an answer: only reviews before this date."),
+    "by": Query({"enum": [*PERIODS], "default": "month"}, "Of a trend: its periods."),
     "before": Query(
         {"type": "integer", "minimum": 0},
         "Changes at lower offsets: `before` of the last answer.",
@@ -247,6 +266,7 @@ QUERIES: Final = {
 }
 _LIST: Final = ("prefix", "contains", "after", "limit")
 _VIEW: Final = ("id", "view", "sentences", "words", "threshold", "language", "here")
+_ASK: Final = ("id", "q", "vector", "sentences", "rating_min", "rating_max", "language", "country")
 _WRONG: Final = Answer("The query or the id is wrong.", (Error,))
 _UNKNOWN: Final = Answer("There is no such entity.", (Error,))
 _AWAY: Final = Answer(
@@ -306,6 +326,33 @@ ADDRESSES: Final = (
             _VIEW,
         )
         for name, what in (("summary", "The summary"), ("facets", "The facets"))
+    ),
+    Address(
+        "/entities/{id}/ask",
+        "summaries",
+        "The sentences of an entity that [answer a question](../ask.md).",
+        {
+            200: Answer(
+                "As of the last commit; `answered` is false if nobody says so.", (ask.Answer,)
+            ),
+            400: _WRONG,
+            404: _UNKNOWN,
+            429: Answer("Too many questions wait for their answers.", (Error,)),
+            503: _AWAY,
+        },
+        (*_ASK, "verified", "since", "until", "here"),
+    ),
+    Address(
+        "/entities/{id}/trend",
+        "summaries",
+        "How many reviews [mention each facet](../ask.md#trends) over time.",
+        {
+            200: Answer("As of the last commit.", (TrendView,)),
+            400: _WRONG,
+            404: _UNKNOWN,
+            503: _AWAY,
+        },
+        ("id", "by", "here"),
     ),
     Address(
         "/page/{file}",

@@ -1,6 +1,7 @@
 """The state behind a worker's web pages, as a test says it is."""
 
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
+from worker.processing.ask import Answer, AnswerSentence, RarestWord
 from worker.processing.entity_view import (
     FacetsView,
     NoFacets,
@@ -12,7 +13,9 @@ from worker.processing.entity_view import (
     UnknownLanguage,
     ViewSentence,
 )
+from worker.processing.trend import Complaints, FacetTrend, Period, Trend, TrendView
 from worker.state.listing import ListedEntity, Page
+from worker.stream.queries import TooManyQuestions
 
 OTHER_WORKER = "http://worker-1.example:8080"
 VIEW = SummaryView(
@@ -79,13 +82,36 @@ OVERVIEW = Overview(
     partition=0,
     next_offset=18,
 )
+COUNTS = {"entity_id": "x", "incarnation": 0, "review_count": 2, "sentence_count": 3}
+PLACE = {"partition": 0, "next_offset": 18}
+ANSWER = Answer(
+    **COUNTS,
+    question="Is it quiet",
+    answered=True,
+    sentences=(AnswerSentence(0, "r#0", "r", "Grün.", None, None, "de", 0.6),),
+    asked_review_count=2,
+    answer_review_count=1,
+    mentions=RarestWord("quiet", 1),
+    **PLACE,
+)
+NONE = Complaints(0, 0, None, None)
+PERIODS = (Period("2026-Q4", 1, Ratings(1, 4.0, {"4": 1})),)
+TREND = TrendView(
+    **COUNTS,
+    by="quarter",
+    recent_reviews=1,
+    before_reviews=0,
+    low=NONE,
+    facets=(FacetTrend("news", None, PERIODS, 0, NONE),),
+    **PLACE,
+)
 
 
 class FakeState:
     """A worker of which everything can be chosen."""
 
     def __init__(self):
-        self.is_ready = True
+        self.is_ready, self.is_busy = True, False
         self.owner = (True, "http://127.0.0.1:8080")
         self.summaries = {"x": VIEW}
         self.asked = []
@@ -129,7 +155,15 @@ class FakeState:
     def describe(self):
         return {"ready": self.is_ready, "lag": {"0": 5}}
 
-    async def view(self, entity_id, kind, extent):
+    async def ask(self, entity_id, question, vector):
+        if self.is_busy:
+            raise TooManyQuestions
+        self.asked.append((entity_id, question, vector))
+        return ANSWER if entity_id == "x" else None
+
+    async def view(self, entity_id, kind, extent=None):
+        if isinstance(kind, Trend):
+            return TREND if entity_id == "x" else None
         if extent is not None:
             self.extents.append((entity_id, extent))
         if kind is SummaryView:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -186,6 +186,13 @@ def start(
     return first, second
 
 
+def ask(worker: WorkerProcess, entity_id: str, query: str) -> dict[str, Any]:
+    """The answer to a question, without when it was given."""
+    with worker.get(f"/entities/{quote(entity_id, safe='')}/ask?{query}") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
 def shows_facets(tab: Tab, worker: WorkerProcess, entity_id: str) -> None:
     """Those that the entity has, as the worker that has it answers, with the change of the newest
     review.
@@ -288,6 +295,10 @@ def test_searched_watched_and_handed_over(
         )  # live
         assert "Suddenly, all say this." in tab.text(".changes")
         shows_facets(tab, asked, entity)
+        query = urlencode({"vector": vectors.of("Great place to stay."), "sentences": "3"})
+        answers = [ask(worker, entity, query) for worker in (asked, owner)]
+        assert answers[0] == answers[1]
+        assert answers[0]["sentences"][0]["text"] == "Suddenly, all say this."
         assert tab.evaluate("performance.getEntriesByType('navigation').length") == 1
 
         owner.kill()

@@ -180,6 +180,8 @@ SECTIONS = {
         "entities": "List and search the entities.",
         "watch": "Summary changes as they happen, of one entity or of all.",
         "inspect": "An entity's summary, reviews or history.",
+        "ask": "What an entity's reviews answer to a question.",
+        "trend": "How often facets are mentioned over time; where complaints rose.",
         "history": "Show the changes of an entity's summary, or of its facets.",
         "verify": "Recompute a worker's summaries by brute force.",
     },

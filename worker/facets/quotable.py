@@ -47,11 +47,16 @@ def _lists() -> Mapping[str, Mapping[str, _List]]:
     }
 
 
+def has_template(text: str) -> bool:
+    """True if the sentence has a mark of a template."""
+    return _TEMPLATE.search(text) is not None
+
+
 def is_quotable(text: str, language: str | None) -> bool:
     """True if the sentence can stand by itself. `language`: a tag of its review's; without one that
     names a language it is English.
     """
-    if len(text) > MOST_CHARS or _TEMPLATE.search(text):
+    if len(text) > MOST_CHARS or has_template(text):
         return False
     words, signs = words_and_signs(text)
     count = len(words) + signs // SIGNS_OF_A_WORD

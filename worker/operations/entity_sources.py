@@ -1,7 +1,7 @@
 """Entities as running workers list and show them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -139,14 +139,22 @@ def listed_in(entity: str, url: str) -> str:
 
 def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
     """The view of the entity that its owner serves; empty if it is unknown. Raises SetupError."""
-    query: dict[str, object] = {"id": entity} if entity in (".", "..") else {}
+    query: dict[str, object] = {}
     if extent is not None and extent.language is not None:
         query["language"] = extent.language
     if extent is not None and view != "facets":
         query["view"] = view
         query |= {name: n for name in ("sentences", "words") if (n := getattr(extent, name))}
         query["threshold"] = f"{extent.threshold:.9f}"
-    name = "" if "id" in query else quote(entity, safe="")
-    kind = "facets" if view == "facets" else "summary"
+    return served(url, entity, "facets" if view == "facets" else "summary", query)
+
+
+def served(url: str, entity: str, kind: str, query: Mapping[str, object]) -> dict[str, Any]:
+    """What the entity's owner answers at this address; empty if it is unknown. Raises
+    SetupError.
+    """
+    is_dots = entity in (".", "..")  # clients remove these from a path
+    query = {"id": entity, **query} if is_dots else query
+    name = "" if is_dots else quote(entity, safe="")
     path = f"/entities/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
     return answered(url, lambda: ask(url, path), missing_status=404)

@@ -20,7 +20,17 @@ from worker.operations.findings import Findings, counted, warn_left_out
 from worker.operations.languages import Languages
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
-from worker.processing.entity_view import KINDS, Extent, FacetsView, Overview, V, View
+from worker.processing.entity_view import (
+    KINDS,
+    EntityView,
+    Extent,
+    FacetsView,
+    Overview,
+    Reads,
+    ShortView,
+    SummaryView,
+    V,
+)
 from worker.processing.in_memory import ProcessorInMemory, Refusal
 from worker.settings import Settings
 from worker.sources import CutShort, Entry, Faulty, ReviewFiles, timely
@@ -82,7 +92,7 @@ class FileSummarizer:
                     outcome.rejected.append(Faulty(offset + 1, reason, detail))
         return outcome
 
-    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+    def view(self, entity_id: str, kind: Reads[V], extent: Extent | None = None) -> V | None:
         """The entity after the last record; None if it does not exist. Raises NoFacets."""
         return self._processor.view(entity_id, kind, extent)
 
@@ -194,10 +204,10 @@ class FinalStates(AllChanges):
             )
 
 
-def _is_shown(state: View) -> bool:
+def _is_shown(state: EntityView) -> bool:
     if isinstance(state, FacetsView):
         return any(facet.sentences for facet in state.facets)
-    return bool(state.sentences)
+    return isinstance(state, SummaryView | ShortView | Overview) and bool(state.sentences)
 
 
 @dataclass(eq=False)

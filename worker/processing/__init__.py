@@ -5,6 +5,6 @@ results.
 `changes`, `embed` fills in vectors, `publish` ranks and fills the `outbox` with messages,
 `changed_rows` makes rows, and `pace` limits size and time. `partitions` and `entities` last longer
 than a micro-batch. An entity is a list of `tracked_sets`: its summary, and its `facets`.
-`entity_view` reads committed rows for queries. `stats` feeds the metrics, `config` has what comes
-from settings, `in_memory` runs everything without Kafka and RocksDB.
+`entity_view`, `ask` and `trend` read committed rows for queries. `stats` feeds the metrics,
+`config` has what comes from settings, `in_memory` runs everything without Kafka and RocksDB.
 """

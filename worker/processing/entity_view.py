@@ -12,7 +12,7 @@ unless another is asked for. `everything` repeats the others and has no turn.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -156,12 +156,20 @@ class EntityView:
 
 
 V = TypeVar("V", bound=EntityView)
+V_co = TypeVar("V_co", bound=EntityView, covariant=True)
+
+
+class Reads(Protocol[V_co]):
+    """A kind of view, or a question."""
+
+    def read(self, source: Source) -> V_co:
+        """The view of an entity, without its place. Raises as `read_view`."""
 
 
 def read_view(
     rows: Rows,
     key: "EntityKey",
-    kind: type[V],
+    kind: Reads[V],
     config: "ProcessorConfig",
     extent: Extent | None = None,
 ) -> V | None:

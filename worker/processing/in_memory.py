@@ -12,7 +12,7 @@ from worker.events import Message, Record
 from worker.processing.config import ProcessorConfig
 from worker.processing.embed import VectorStore
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import Extent, V, read_view
+from worker.processing.entity_view import Extent, Reads, V, read_view
 from worker.processing.processor import ProcessedBatch, Processor
 from worker.state import MemoryRows
 from worker.state.entity import read_header
@@ -68,7 +68,7 @@ class ProcessorInMemory:
             records = records[batch.taken :]
             yield batch
 
-    def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+    def view(self, entity_id: str, kind: Reads[V], extent: Extent | None = None) -> V | None:
         """The entity's view of this kind now, or None if it is unknown. Raises NoFacets."""
         key = EntityKey(PARTITION, entity_id)
         return read_view(self._rows, key, kind, self.config, extent)

@@ -74,11 +74,14 @@ class FacetMembers:
         """The numbers of reviews that mention exactly these facets, whose criteria on reviews they
         meet, and have this rating.
         """
-        every = self._facets.every
-        return Counter(
-            (bits & self._of_review.get(name, every), self.ratings[name])
-            for name, bits in self._mentions.items()
-        )
+        return Counter((bits, self.ratings[name]) for name, bits in self.mentions().items())
+
+    def mentions(self) -> Mapping[bytes, int]:
+        """By review that has a facet's words: the facets that it mentions, and whose criteria on
+        reviews it meets, a bit for each.
+        """
+        of_review, every = self._of_review, self._facets.every
+        return {name: bits & of_review.get(name, every) for name, bits in self._mentions.items()}
 
     def signs(
         self, vectors: NDArray[np.int16], places: Iterable[tuple[bytes, int]]

@@ -422,6 +422,12 @@ def decode_review(key: bytes, value: bytes, only: int | None = None) -> ReviewRo
     )
 
 
+def text_chunks(value: bytes) -> int:
+    """The number of text chunks of a review, from its value; unchecked."""
+    chunks: int = _REVIEW.unpack_from(value, _SEAL.size)[3]
+    return chunks
+
+
 def decode_review_facts(key: bytes, value: bytes) -> ReviewFacts:
     """The facts of a review's row, without its texts."""
     payload = unseal(key, value, REVIEW_FORMAT)

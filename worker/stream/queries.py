@@ -6,9 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
+from worker.processing.ask import Answer, Question, Vector, asking
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import Extent, V, read_view
+from worker.processing.entity_view import Extent, Reads, V, read_view
 from worker.state.entity import read_header
 from worker.state.errors import StateError
 from worker.state.keys import ENTITY, header_key
@@ -17,12 +18,19 @@ from worker.state.store import Rows
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
 from worker.stream.surroundings import Threads
+from worker.text.engine import EmbeddingEngine
 
+MOST_QUESTIONS = 4
+"""That wait for their answers: embedding one takes the stream's processor some 20 ms."""
 LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
 
 
 class NotHere(Exception):
     """The entity's partition is not here, or is being released."""
+
+
+class TooManyQuestions(Exception):
+    """So many wait already."""
 
 
 class _Large(Exception):
@@ -55,16 +63,21 @@ class _Reader:
 
 @dataclass(eq=False)
 class ViewReader(_Reader):
-    """Reads views of entities, with two threads, so that large ones do not delay the others."""
+    """Reads views of entities, with two threads, so that large ones do not delay the others, and
+    answers questions in a third.
+    """
 
     config: ProcessorConfig
+    engine: EmbeddingEngine | None
 
     def __post_init__(self) -> None:
+        self._asking = self.threads.in_order("questions")
+        self._waiting = 0
         self._quick = self.threads.in_order("summaries")
         self._slow = self.threads.in_order("large summaries")
 
     async def read(
-        self, partition: int, entity_id: str, kind: type[V], extent: Extent | None = None
+        self, partition: int, entity_id: str, kind: Reads[V], extent: Extent | None = None
     ) -> V | None:
         """The entity's view of this kind, None without such an entity. Raises NotHere, and as
         `read_view`.
@@ -75,8 +88,25 @@ class ViewReader(_Reader):
         except _Large:
             return await self._slow.run(lambda: self._look(key, kind, extent, True))
 
+    async def ask(
+        self, partition: int, entity_id: str, question: Question, vector: Vector | None
+    ) -> Answer | None:
+        """The entity's answer, None without such an entity. Raises NotHere, TooManyQuestions, and
+        ValueError as `asking`.
+        """
+        if self._waiting >= MOST_QUESTIONS:
+            raise TooManyQuestions
+        key = EntityKey(partition, entity_id)
+        self._waiting += 1
+        try:
+            return await self._asking.run(
+                lambda: self._look(key, asking(question, self.engine, vector), None, True)
+            )
+        finally:
+            self._waiting -= 1
+
     def _look(
-        self, key: EntityKey, kind: type[V], extent: Extent | None, is_slow: bool
+        self, key: EntityKey, kind: Reads[V], extent: Extent | None, is_slow: bool
     ) -> V | None:
         """The view, in a thread. Raises NotHere, and _Large unless the thread is the slow one."""
         name = key.entity_id.encode()

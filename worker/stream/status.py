@@ -15,7 +15,8 @@ from worker.events import Record
 from worker.kafka.contact import Silence
 from worker.kafka.reader import TopicReader
 from worker.kafka.topics import partition_of
-from worker.processing.entity_view import Extent, V
+from worker.processing.ask import Answer, Question, Vector
+from worker.processing.entity_view import Extent, Reads, V
 from worker.settings.kinds import web_origin
 from worker.state.listing import EntitySearch, Page
 from worker.stream.assignment import Role
@@ -212,10 +213,15 @@ class WorkerStatus:
                 return False, url
         return False, None
 
-    async def view(self, entity_id: str, kind: type[V], extent: Extent | None = None) -> V | None:
+    async def view(self, entity_id: str, kind: Reads[V], extent: Extent | None = None) -> V | None:
         """The entity's view as of the last commit, or None. Raises NotHere, NoFacets."""
         partition = partition_of(entity_id, self._partitions)
         return await self._worker.summaries.read(partition, entity_id, kind, extent)
+
+    async def ask(self, entity_id: str, question: Question, vector: Vector | None) -> Answer | None:
+        """The entity's answer as of the last commit; see `ViewReader.ask`."""
+        partition = partition_of(entity_id, self._partitions)
+        return await self._worker.summaries.ask(partition, entity_id, question, vector)
 
     def describe(self) -> dict[str, Any]:
         """Identity, readiness and partitions of the worker, and the partitions of the others."""

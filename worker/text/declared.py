@@ -19,6 +19,27 @@ if TYPE_CHECKING:
 FILE: Final = "coversumm.json"  # in the model's folder
 
 
+Cosine = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Answering(Struct, frozen=True, forbid_unknown_fields=True):
+    """Cosines of sentences to a question, of a model.
+
+    Attributes:
+        near: from it on a sentence answers if it has the question's rare words.
+        about: from it on nine in ten sentences speak of what is asked.
+        sure: from it on a sentence answers.
+    """
+
+    near: Cosine
+    about: Cosine
+    sure: Cosine
+
+    def __post_init__(self) -> None:
+        if not self.near <= self.about <= self.sure:
+            raise ValueError("answering: near, about and sure must ascend")
+
+
 class ModelFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """The file's fields.
 
@@ -26,6 +47,7 @@ class ModelFacts(Struct, frozen=True, forbid_unknown_fields=True):
         languages: primary subtags of the languages that the model embeds; None: not declared.
         prefix: what the model needs before each text, with its blank: `query: `.
         threshold: lowest cosine to a phrase, of facets that give none; None: the usual one.
+        answering: cosines to questions; None: not declared, so nothing is said to answer.
     """
 
     languages: (
@@ -33,11 +55,12 @@ class ModelFacts(Struct, frozen=True, forbid_unknown_fields=True):
         | None
     ) = None
     prefix: Annotated[str, Meta(max_length=200)] = ""
-    threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    threshold: Cosine | None = None
+    answering: Answering | None = None
 
 
 NOTHING: Final = ModelFacts()
-ENGLISH: Final = ModelFacts(languages=("en",))
+MINILM: Final = ModelFacts(languages=("en",), answering=Answering(0.45, 0.5, 0.55))
 
 
 def facts_of(engine: EmbeddingEngine | None) -> ModelFacts:

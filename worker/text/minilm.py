@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from worker.text import bert
 from worker.text.bert import EPSILON, HEADS, HIDDEN, LAYERS, TABLES
-from worker.text.declared import ENGLISH
+from worker.text.declared import MINILM
 from worker.text.engine import EngineError, Precision
 from worker.text.hub import HubUnavailable, hub_files
 from worker.text.layout import read_layout, sha256_of
@@ -141,12 +141,12 @@ def load_minilm(
     tensors = load_file(weights)
     if precision == "fp32":
         return OnnxEngine(
-            MODEL, layout, PackedEncoder(encoder_sessions(tensors)), threads, facts=ENGLISH
+            MODEL, layout, PackedEncoder(encoder_sessions(tensors)), threads, facts=MINILM
         )
     from worker.text.openvino import Bf16Encoder
 
     encoder = Bf16Encoder(tensors, threads, attention_session())
-    return OnnxEngine(BF16_MODEL, layout, encoder, threads, (*LIBRARIES, "openvino"), ENGLISH)
+    return OnnxEngine(BF16_MODEL, layout, encoder, threads, (*LIBRARIES, "openvino"), MINILM)
 
 
 def _check(path: Path, expected: str) -> None:

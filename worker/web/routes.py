@@ -17,21 +17,32 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Collection, Mapping
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
+import numpy as np
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 from faust.web.drivers.aiohttp import Web
 
-from worker.processing.entity_view import KINDS, Extent, NoFacets, UnknownLanguage, View
+from worker.processing.ask import Question, Vector, question_of
+from worker.processing.entity_view import (
+    KINDS,
+    EntityView,
+    Extent,
+    NoFacets,
+    UnknownLanguage,
+    View,
+)
+from worker.processing.trend import Trend
 from worker.state.listing import LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
-from worker.stream.queries import NotHere
+from worker.stream.queries import NotHere, TooManyQuestions
 from worker.stream.status import WorkerStatus
 from worker.telemetry.metrics import CONTENT_TYPE, Metrics
 from worker.web.admission import CLIENT
@@ -41,6 +52,8 @@ from worker.web.server import Runner, bind, error, known_host, probes_first, rea
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
 FACETS: Final = "/facets"
+ASK: Final = "/ask"
+TREND: Final = "/trend"
 DOTS: Final = (".", "..")  # ids that clients remove from a path, percent-encoded or not
 ANSWER_SECONDS: Final = 20
 HERE: Final = "here"
@@ -49,7 +62,7 @@ RELAYED: Final = (200, 400, 404, 429, 503)  # statuses of other workers that are
 PAGE_SECONDS: Final = 0.05  # to search for a page of entities, on the processor of the stream
 _INDEX: Final = (
     "coversumm-worker\n\n/healthz\n/readyz\n/metrics\n/status\n/entities\n/entities/ID/summary\n"
-    "/entities/ID/facets\n"
+    "/entities/ID/facets\n/entities/ID/ask\n/entities/ID/trend\n"
 )
 
 
@@ -116,7 +129,7 @@ def add_pages(
     application.router.add_get("/metrics", pages.metrics)
     application.router.add_get("/status", pages.status)
     application.router.add_get("/entities", pages.entities)
-    for suffix in (SUFFIX, FACETS):
+    for suffix in (SUFFIX, FACETS, ASK, TREND):
         application.router.add_get(f"{PREFIX}{{id:(?s:.*)}}{suffix}", partial(pages.view, suffix))
 
     async def close_connections(_application: web.Application) -> None:
@@ -192,7 +205,7 @@ class Pages:
     async def _view(self, entity_id: str, request: web.Request, suffix: str) -> web.Response:
         """`suffix` says which view is the default."""
         try:
-            kind, extent = _kind_and_extent(request.query, "set" if suffix == SUFFIX else "facets")
+            read = _reader(request.query, suffix)
         except ValueError as wrong:
             return error(400, str(wrong))
         ready, reason = self.worker.ready()
@@ -208,13 +221,14 @@ class Pages:
             path = path_of(entity_id, PREFIX, suffix, query)
             return await self._relayed(url.rstrip("/") + path, request.get(CLIENT))
         try:
-            view = self.worker.view(entity_id, kind, extent)
-            found = await asyncio.wait_for(view, ANSWER_SECONDS)
+            found = await asyncio.wait_for(read(self.worker, entity_id), ANSWER_SECONDS)
         except TimeoutError:
             return error(503, "the worker is busy")
         except NotHere:
             return error(503, "the entity's partition is being handed over")
-        except (NoFacets, UnknownLanguage) as why:
+        except TooManyQuestions:
+            return error(429, "too many questions wait for their answers", {"Retry-After": "1"})
+        except (NoFacets, UnknownLanguage, ValueError) as why:
             return error(400, str(why))
         if found is None:
             return error(404, "there is no such entity")
@@ -265,6 +279,40 @@ def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
     return EntitySearch(
         query.get("prefix", ""), query.get("contains", ""), query.get("after")
     ), int(limit)
+
+
+Read: TypeAlias = Callable[[WorkerStatus, str], Awaitable[EntityView | None]]
+"""Reads a view of an entity of this id."""
+
+
+def _reader(query: Mapping[str, str], suffix: str) -> Read:
+    """What a request asks for. Raises ValueError with a message."""
+    if suffix == ASK:
+        question, vector = _question(query), _vector(query)
+        return lambda worker, entity_id: worker.ask(entity_id, question, vector)
+    if suffix == TREND:
+        trend = Trend(query.get("by", "month"))
+        return lambda worker, entity_id: worker.view(entity_id, trend)
+    kind, extent = _kind_and_extent(query, "set" if suffix == SUFFIX else "facets")
+    return lambda worker, entity_id: worker.view(entity_id, kind, extent)
+
+
+def _question(query: Mapping[str, str]) -> Question:
+    text = query.get("q", "")
+    if not (text.strip() or "vector" in query):
+        raise ValueError("q is missing: the question, such as q=Is+it+quiet+at+night")
+    return question_of(text, query)
+
+
+def _vector(query: Mapping[str, str]) -> Vector | None:
+    """The embedding of a question, as events have it."""
+    given = query.get("vector")
+    if given is None:
+        return None
+    try:
+        return np.frombuffer(b64decode(given, validate=True), "<f4")
+    except ValueError:
+        raise ValueError("vector is base64 of float32, little-endian") from None
 
 
 def _kind_and_extent(query: Mapping[str, str], default: str) -> tuple[type[View], Extent | None]:

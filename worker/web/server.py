@@ -15,7 +15,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
@@ -105,9 +105,9 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
     return frozenset({advertised, *(settings.web_allowed_hosts or "").split(",")} - {""})
 
 
-def error(status: int, message: str) -> web.Response:
+def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
     """An error as JSON."""
-    return web.json_response({"error": message}, status=status)
+    return web.json_response({"error": message}, status=status, headers=headers)
 
 
 def known_host(hosts: Collection[str]) -> Middleware:

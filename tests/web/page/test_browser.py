@@ -96,7 +96,7 @@ class StaysSite(Site):
     async def entities(self, *_: object) -> Page:
         return Page([ListedEntity("x", 3, 2, 1000, 0), ListedEntity("y", 3, 2, None, 0)], None, 2)
 
-    async def view(self, entity_id: str, kind: Any, extent: Any) -> Any:
+    async def view(self, entity_id: str, kind: Any, extent: Any = None) -> Any:
         if kind is not FacetsView:
             return await FakeState.view(self.state, entity_id, kind, extent)
         parking = FacetSummary("parking", 3, 109, 104, Ratings(95, 4.2), [said("r1#0", EASY)])
@@ -520,6 +520,23 @@ def test_targets_are_large_enough_for_fingers(site: StaysSite, browser: Browser)
     )
     assert len(heights) > 4
     assert min(heights) >= 44
+    tab.close()
+
+
+def test_a_question_is_answered(browser: Browser, site: StaysSite) -> None:
+    tab = browser.open(f"{site.url}#/entity/x")
+    tab.wait("document.querySelector('.questions input') !== null")
+    tab.type(".questions input", "Is it quiet?")
+    tab.press("Enter", 13)
+    tab.wait("document.querySelector('.questions li .quoted')?.textContent === 'Grün.'")
+    said = tab.text(".questions [role=status]")
+    assert said == "At least 1 of 2 reviews speaks of it. 1 of them has the word “quiet”."
+    ((entity, question, vector),) = [call for call in site.state.asked if len(call) == 3]
+    assert (entity, question.text, vector) == ("x", "Is it quiet?", None)
+    site.state.is_busy = True
+    tab.press("Enter", 13)
+    tab.wait("document.querySelector('.questions [role=status]').textContent.startsWith('No ans')")
+    assert tab.evaluate("document.querySelectorAll('.questions li').length") == 0
     tab.close()
 
 

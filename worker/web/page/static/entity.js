@@ -5,6 +5,7 @@ import { el, foreign, many, mean, moment, number, quoted, shorten } from "./dom.
 import { asChanges, labelOf, languagesOf, rows } from "./facets.js";
 import { blocks } from "./overview.js";
 import { timeline } from "./timeline.js";
+import { questions } from "./questions.js";
 import { MOST, about, ask, follow, ofEntity, showState } from "./server.js";
 
 const VIEW_EVERY_MS = 5000; // a view reads the complete entity, so it is requested rarely
@@ -63,7 +64,7 @@ export class Entity {
     this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem,
-      this.tabs, this.languages, this.content,
+      ...(heading === "h1" ? [questions(id, (sentence) => this.review(sentence))] : []), this.tabs, this.languages, this.content,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     about().then((worker) => {
       if (this.isOver) return;

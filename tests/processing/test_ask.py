@@ -1,0 +1,234 @@
+"""Answers to questions: over any reviews they are those of the definition, written plainly here."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, delete, upsert
+from tests.harness.load import read_reviews
+from tests.processing.facet_runs import packed
+from worker.coversumm.fixed_point import quantize
+from worker.facets.definitions import Definitions, Facet
+from worker.facets.membership import facet_criteria
+from worker.facets.words import words_of
+from worker.processing.ask import Ask, Question, asking, question_of, stem
+from worker.processing.entities import EntityKey
+from worker.processing.entity_view import FacetsView, read_view
+from worker.summarizer import Summarizer
+from worker.text.declared import Answering
+
+LIMITS = Answering(near=0.5, about=0.7, sure=0.9)
+WORDS = [
+    "quiet",
+    "rooms",
+    "room",
+    "night",
+    "loud",
+    "the",
+    "is",
+    "Straße",
+    "ＱＵＩＥＴ",
+    "host's",
+    "?",
+]
+numbers = st.integers(-3, 3)
+vectors = st.tuples(numbers, numbers, numbers).filter(any)
+sentences = st.tuples(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join), vectors
+)
+reviews = st.fixed_dictionaries(
+    {"sentences": st.lists(sentences, max_size=4)},
+    optional={
+        "rating": st.sampled_from([1, 2, 3, 4.5]),
+        "occurred_at": st.sampled_from(["2026-01-01T00:00:00Z", "2026-06-01T12:00:00+02:00"]),
+        "language": st.sampled_from(["en", "en-GB", "fr"]),
+        "country": st.sampled_from(["NL", "FR"]),
+        "verified": st.booleans(),
+    },
+)
+choices = st.fixed_dictionaries(
+    {"sentences": st.sampled_from(["1", "3", "50"])},
+    optional={
+        "rating_min": st.sampled_from(["2", "3"]),
+        "rating_max": st.sampled_from(["2", "4.5"]),
+        "language": st.sampled_from(["en", "fr-CA"]),
+        "country": st.just("NL"),
+        "verified": st.sampled_from(["true", "false"]),
+        "since": st.just("2026-06-01T10:00:00Z"),
+        "until": st.just("2026-06-01"),
+    },
+)
+
+
+def cosine(a, b):
+    a, b = [float(x) for x in a], [float(x) for x in b]
+    return np.dot(a, b) / math.sqrt(np.dot(a, a) * np.dot(b, b))
+
+
+def is_asked(review, chosen):
+    rating, date = review.get("rating"), (review.get("occurred_at") or "")[:10]
+    tests = {
+        "rating_min": lambda value: rating is not None and rating >= float(value),
+        "rating_max": lambda value: rating is not None and rating <= float(value),
+        "language": lambda value: (review.get("language") or "")[:2] == value[:2],
+        "country": lambda value: review.get("country") == value,
+        "verified": lambda value: review.get("verified") is (value == "true"),
+        "since": lambda _: date == "2026-06-01",  # at the very moment
+        "until": lambda _: date == "2026-01-01",
+    }
+    return all(test(chosen[name]) for name, test in tests.items() if name in chosen)
+
+
+def has(text, word):
+    return stem(word) in {stem(other) for other in words_of(text)}
+
+
+def definition(live, question, vector, chosen):
+    """The ids of the sentences that answer, the reviews that speak of it, the reviews by word."""
+    asked = {name: review for name, review in live.items() if is_asked(review, chosen)}
+    stems = {stem(word): word for word in words_of(question) if word not in ("the", "is")}
+    texts = [text for review in asked.values() for text, _ in review["sentences"]]
+    every = sum(len(review["sentences"]) for review in live.values())
+    counts = {word: sum(has(text, word) for text in texts) for word in stems}
+    weights = {
+        word: round(1000 * math.log(1 + (every - n + 0.5) / (n + 0.5)))
+        for word, n in counts.items()
+    }
+    rows = sorted(
+        (-cosine(quantize([numbers])[0], quantize([vector])[0]), f"{name}#{at}", text, numbers)
+        for name, review in asked.items()
+        for at, (text, numbers) in enumerate(review["sentences"])
+    )
+    found = []
+    for distance, id_, text, numbers in rows:
+        share = sum(weights[word] for word in stems if has(text, word))
+        is_answer = -distance >= LIMITS.sure or (
+            -distance >= LIMITS.near and share and 2 * share >= sum(weights.values())
+        )
+        is_copy = any(cosine(quantize([numbers])[0], quantize([v])[0]) > 0.8 for _, v in found)
+        is_whole = 4 <= len(words_of(text)) <= 40 and not text.endswith("?")
+        if is_answer and is_whole and not is_copy and len(found) < int(chosen["sentences"]):
+            found.append((id_, numbers))
+    ids = [id_ for id_, _ in found]
+    about = {id_.split("#")[0] for distance, id_, *_ in rows if -distance >= LIMITS.about}
+    mentions = {
+        word: sum(any(has(text, s) for text, _ in review["sentences"]) for review in asked.values())
+        for s, word in stems.items()
+    }
+    return ids, about | {id_.split("#")[0] for id_ in ids}, len(asked), mentions
+
+
+def asked_of(driver, question, vector, chosen):
+    ask = Ask(question_of(question, chosen), quantize([vector])[0], LIMITS)
+    return read_view(driver.rows[0], EntityKey(0, "e"), ask, driver.config)
+
+
+def event(offset, name, review):
+    items = [{"text": text, "embedding": list(map(float, v))} for text, v in review["sentences"]]
+    return upsert(offset, name, **{**review, "sentences": items})
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | reviews), min_size=1, max_size=14),
+    st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join),
+    vectors,
+    choices,
+)
+def test_an_answer_is_that_of_the_definition(history, question, vector, chosen):
+    driver, live = Driver(config(limits={"dimension": DIMENSION})), {}
+    for offset, (name, review) in enumerate([("z", {"sentences": [("a", (1, 0, 0))]}), *history]):
+        if review is None:
+            driver.run(delete(offset, name))
+            live.pop(name, None)
+        else:
+            driver.run(event(offset, name, review))
+            live[name] = review
+    answer = asked_of(driver, question, vector, chosen)
+    ids, about, asked, mentions = definition(live, question, vector, chosen)
+    assert [sentence.sentence_id for sentence in answer.sentences] == ids
+    assert answer.answered == bool(ids)
+    assert (answer.answer_review_count, answer.asked_review_count) == (len(about), asked)
+    rarest = answer.mentions
+    assert (rarest is None) == (not mentions)
+    if rarest is not None:
+        assert rarest.review_count == mentions[rarest.word] == min(mentions.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | reviews), max_size=14), vectors)
+def test_the_reviews_that_speak_of_a_facets_only_phrase_are_those_of_the_facet(history, vector):
+    facet = Facet("asked", vectors=(packed(vector),), threshold=LIMITS.about)
+    criteria = facet_criteria(Definitions([facet]), DIMENSION, None)
+    driver = Driver(config(facets=criteria, facets_topic="facets"))
+    driver.run(event(0, "z", {"sentences": [("a b", vector)]}))
+    for offset, (name, review) in enumerate(history, 1):
+        driver.run(delete(offset, name) if review is None else event(offset, name, review))
+    (found,) = read_view(driver.rows[0], EntityKey(0, "e"), FacetsView, driver.config).facets
+    ask = Ask(Question(""), quantize([vector])[0], Answering(LIMITS.about, LIMITS.about, 1))
+    answer = read_view(driver.rows[0], EntityKey(0, "e"), ask, driver.config)
+    assert answer.answer_review_count == found.review_count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("\uff31uiet rooms", 1), ("QUIETLY", 0), ("qui\u0307et", 1), ("Quieted", 1)]
+)
+@pytest.mark.parametrize("before", [0, 70])
+def test_a_word_is_found_in_every_form_and_in_long_reviews(text, count, before):
+    driver = Driver()
+    long = [("x" * 1000, (1, 0, 0))] * before  # texts of two rows
+    driver.run(event(0, "r", {"sentences": [*long, (text, (0, 1, 0))]}))
+    assert asked_of(driver, "quiet", (1, 0, 0), {}).mentions.review_count == count
+
+
+def test_a_model_that_declares_no_cosines_shows_the_nearest():
+    driver = Driver()
+    driver.run(event(0, "r", {"sentences": [("one two three four", (1, 0, 0))]}))
+    ask = asking(Question("quiet?"), FakeEngine())
+    answer = read_view(driver.rows[0], EntityKey(0, "e"), ask, driver.config)
+    assert (answer.answered, answer.answer_review_count) == (None, None)
+    assert [sentence.text for sentence in answer.sentences] == ["one two three four"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sentences": "0"}, "sentences is a number from 1 to 50"),
+        ({"sentences": "x"}, "sentences is a number from 1 to 50, not 'x'"),
+        ({"rating_min": "nan"}, "rating_min is a number such as 3 or 4.5, not 'nan'"),
+        ({"language": "english"}, "language is a language tag such as en, not 'english'"),
+        ({"verified": "yes"}, "verified is true or false, not 'yes'"),
+        ({"since": "03/04/2019"}, "since is a date such as 2026-11-20, not '03/04/2019'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(given, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        question_of("quiet?", given)
+
+
+def test_vectors_of_questions_are_checked():
+    with pytest.raises(ValueError, match="no embedder here"):
+        asking(Question("quiet?"), None)
+    for vector in ([0.0, 0.0, 0.0], [math.nan] * 3):
+        with pytest.raises(ValueError, match="vector: "):
+            asking(Question("quiet?"), None, np.array(vector, np.float32))
+    driver = Driver()
+    driver.run(upsert(0, "r", "one"))
+    ask = asking(Question("quiet?"), None, np.ones(4, np.float32))
+    with pytest.raises(ValueError, match="vector has 4 numbers, not 3"):
+        read_view(driver.rows[0], EntityKey(0, "e"), ask, driver.config)
+
+
+def test_real_reviews_answer_what_they_say_and_nothing_else():
+    stays = Summarizer(5)
+    stays.add(review._asdict() for review in read_reviews(limit=120))
+    entity = stays.entities()[0]
+    answer = stays.ask(entity, "Is it easy to park?")
+    assert answer.answered
+    assert all("park" in sentence.text.lower() for sentence in answer.sentences)
+    nothing = stays.ask(entity, "Is there a casino?")
+    assert (nothing.answered, nothing.sentences, nothing.mentions.review_count) == (False, (), 0)

@@ -1,0 +1,376 @@
+"""Answers to a reader's question: an entity's sentences, from its stored rows.
+
+A sentence answers if its cosine to the question is high, or somewhat lower while it has the
+question's rare words: at least half of them, by their weight in the entity's own sentences. So a
+question that nobody speaks of has no answer. Which cosines are high depends on the model, which
+declares them (`worker.text.declared`).
+
+An answer depends on the rows and the question alone, not on the order of reading or the machine: a
+cosine is that of `worker.coversumm.short_view`, ties go by id, weights are whole numbers. The words
+are English: other languages are asked by cosines and by the words that do not change their ends.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nsmallest
+from math import log
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.coversumm.fixed_point import VectorError, quantize
+from worker.events import ReviewDetails
+from worker.events.dates import instant, to_timestamp
+from worker.facets.quotable import has_template
+from worker.facets.words import words_of
+from worker.processing.entity_view import EntityView, Source
+from worker.state.entity import EntityRows
+from worker.state.keys import review_of
+from worker.state.rows import text_chunks
+from worker.text.declared import Answering, facts_of
+from worker.text.engine import EmbeddingEngine
+from worker.text.language import language_code
+
+Vector = NDArray[np.float32]
+"""The embedding of a question, (D,)."""
+LONGEST_QUESTION: Final = 500  # characters
+MOST_SENTENCES: Final = 50
+FEWEST_WORDS, MOST_WORDS = 4, 40  # of a sentence
+SAME: Final = 0.8  # sentences with a cosine above it say the same
+MOST_READ: Final = 1000
+"""Of the nearest sentences the texts are read, until there are enough."""
+
+_OF_QUESTIONS: Final = (
+    "a an and any are at be by can could did do does for from get had has have how i if in is it "
+    "it's its many me much my need of on or our should that the their there they this to us use "
+    "was we were what when where which who why will with would you your"
+)
+_NOT_ASKED: Final = frozenset(_OF_QUESTIONS.split())
+"""Words of questions that say nothing of what is asked."""
+_ENDINGS: Final = ("'s", "ing", "ies", "ed", "es", "s")
+_BECOME_LETTERS: Final = (
+    rb"\xc3\x9f|\xc4\xb0|\xc5[\x89\xbf]|\xcc\x87|\xe1\xba[\x9a\x9e]|\xe2\x84\xaa|\xef[\xac\xbc\xbd]"
+)
+"""UTF-8 of signs whose folded forms have ASCII letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and whose reviews are asked. Raises ValueError, for the user."""
+
+    text: str
+    sentences: int = 5
+    rating_min: float | None = None
+    rating_max: float | None = None
+    language: str | None = None  # a primary subtag
+    country: str | None = None
+    verified: bool | None = None
+    since: str | None = None  # RFC 3339
+    until: str | None = None  # reviews before this
+
+    def __post_init__(self) -> None:
+        if len(self.text) > LONGEST_QUESTION:
+            raise ValueError(f"a question has at most {LONGEST_QUESTION} characters")
+        if not 1 <= self.sentences <= MOST_SENTENCES:
+            raise ValueError(f"sentences is a number from 1 to {MOST_SENTENCES}")
+
+    @property
+    def chooses(self) -> bool:
+        """True if not all reviews are asked."""
+        return replace(self, text="", sentences=1) != Question("", 1)
+
+    def asks(self, details: ReviewDetails) -> bool:
+        """True if this review is asked: one without a detail that is chosen by is not."""
+        rating, date = details.rating, details.occurred_at
+        return (
+            (self.rating_min is None or (rating is not None and rating >= self.rating_min))
+            and (self.rating_max is None or (rating is not None and rating <= self.rating_max))
+            and (self.language is None or language_code(details.language) == self.language)
+            and (self.country is None or details.country == self.country)
+            and (self.verified is None or details.verified is self.verified)
+            and (self.since is None or (date is not None and instant(date) >= instant(self.since)))
+            and (self.until is None or (date is not None and instant(date) < instant(self.until)))
+        )
+
+
+_NUMBER: Final = (r"-?[0-9]{1,9}(\.[0-9]{1,9})?", float, "a number such as 3 or 4.5")
+_DATE: Final = (".*", to_timestamp, "a date such as 2026-11-20")
+_READ: Final[Mapping[str, tuple[str, Callable[[str], Any], str]]] = {
+    "sentences": ("[0-9]{1,3}", int, f"a number from 1 to {MOST_SENTENCES}"),
+    "rating_min": _NUMBER,
+    "rating_max": _NUMBER,
+    "language": (".*", language_code, "a language tag such as en"),
+    "country": (".*", str, "a country such as NL"),
+    "verified": ("true|false", lambda value: value == "true", "true or false"),
+    "since": _DATE,
+    "until": _DATE,
+}
+"""What chooses reviews: the form of the word, how it is read, and what it is for people."""
+
+
+def question_of(text: str, given: Mapping[str, str]) -> Question:
+    """The question with what chooses its reviews, as words. Raises ValueError, for the user.
+
+    >>> question_of("Is it quiet?", {"rating_max": "3", "since": "2026-01-01"}).since
+    '2026-01-01T00:00:00Z'
+    """
+    found: dict[str, Any] = {}
+    for name, (form, read, what) in _READ.items():
+        if name in given:
+            value = read(given[name]) if re.fullmatch(form, given[name]) else None
+            if value in (None, ""):
+                raise ValueError(f"{name} is {what}, not {given[name]!r}")
+            found[name] = value
+    return Question(text, **found)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence that answers, with its cosine to the question."""
+
+    rank: int
+    sentence_id: str
+    review_id: str
+    text: str
+    rating: float | None
+    occurred_at: str | None
+    language: str | None
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class RarestWord:
+    """The word of the question that the fewest of the asked reviews have, with any ending."""
+
+    word: str
+    review_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(EntityView):
+    """What an entity's sentences answer, and the entity's counts."""
+
+    question: str
+    answered: bool | None
+    """False: nobody says so; None: the model declares no cosines that decide."""
+    sentences: tuple[AnswerSentence, ...]
+    asked_review_count: int  # the reviews that were asked
+    answer_review_count: int | None
+    """At least so many of them speak of it; None if the model declares no cosine for it."""
+    mentions: RarestWord | None
+    partition: int | None = None
+    next_offset: int | None = None  # of the input partition: all below is in this answer
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Reads the answer to a question with this vector, (D,) int16 quantized."""
+
+    question: Question
+    vector: NDArray[np.int16]
+    answering: Answering | None  # of the model
+
+    def read(self, source: Source) -> Answer:
+        """The answer. Raises CorruptRow."""
+        entity, question, limits = source.entity, self.question, self.answering
+        if len(self.vector) != entity.dimension:
+            raise ValueError(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
+        asked = _asked(entity, question) if question.chooses else None
+        near, about = _nearest(entity, self.vector, asked, limits)
+        weights = _Weights.of(entity, question.text, asked, source.header.sentences)
+
+        def is_answer(cosine: float, text: str) -> bool:
+            return limits is None or cosine >= limits.sure or weights.has_half(text)
+
+        chosen = _choose(entity, near, question.sentences, is_answer)
+        about |= {sentence.review_id.encode() for sentence in chosen}
+        return Answer(
+            *source.counts,
+            question=question.text,
+            answered=None if limits is None else bool(chosen),
+            sentences=chosen,
+            asked_review_count=source.header.reviews if asked is None else len(asked),
+            answer_review_count=None if limits is None else len(about),
+            mentions=weights.rarest,
+        )
+
+
+def asking(question: Question, engine: EmbeddingEngine | None, vector: Vector | None = None) -> Ask:
+    """The reader of the answer, from the question's text, or from its `vector` (D,) without an
+    engine. Raises ValueError, for the user.
+    """
+    if engine is None and vector is None:
+        raise ValueError("there is no embedder here: give the question's embedding as vector")
+    given = vector if vector is not None else engine.embed([question.text])[0]  # type: ignore[union-attr]
+    try:
+        (quantized,) = quantize(given[None])
+    except VectorError as wrong:
+        raise ValueError(f"vector: {wrong}") from wrong
+    return Ask(question, quantized, facts_of(engine).answering if vector is None else None)
+
+
+class _Near(NamedTuple):
+    """A sentence near the question; the nearest orders first."""
+
+    distance: float  # the negative cosine
+    id: bytes
+    vector: NDArray[np.int16]
+
+
+def _asked(entity: EntityRows, question: Question) -> Collection[bytes]:
+    """The ids of the live reviews that are asked."""
+    return {
+        name
+        for name, facts in entity.review_facts()
+        if not facts.deleted
+        and question.asks(
+            facts.details._replace(language=facts.details.language or facts.language or None)
+        )
+    }
+
+
+def cosines(vectors: NDArray[np.int16], to: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cosines of the rows of (m, D) to a vector of whole numbers (D,)."""
+    exact = vectors.astype(np.float64)
+    result: NDArray[np.float64] = (exact @ to) / np.sqrt(np.vecdot(exact, exact) * (to @ to))
+    return result
+
+
+def _nearest(
+    entity: EntityRows,
+    vector: NDArray[np.int16],
+    asked: Collection[bytes] | None,
+    limits: Answering | None,
+) -> tuple[list[_Near], set[bytes]]:
+    """The nearest sentences that are near enough, `MOST_READ` at most, and all reviews that speak
+    of it.
+    """
+    found: list[_Near] = []
+    about: set[bytes] = set()
+    least, spoken = (-1.0, 2.0) if limits is None else (limits.near, limits.about)
+    to = vector.astype(np.float64)
+    for block in entity.blocks():
+        near = cosines(block.vectors, to)
+        for row in np.flatnonzero(near >= least).tolist():
+            if asked is None or block.reviews[row] in asked:
+                cosine = float(near[row])
+                found.append(_Near(-cosine, block.id(row), block.vectors[row]))
+                if cosine >= spoken:
+                    about.add(block.reviews[row])
+        if len(found) > MOST_READ:
+            found = nsmallest(MOST_READ, found, key=itemgetter(0, 1))
+    return sorted(found, key=itemgetter(0, 1)), about
+
+
+def _choose(
+    entity: EntityRows,
+    near: Sequence[_Near],
+    count: int,
+    is_answer: Callable[[float, str], bool],
+) -> tuple[AnswerSentence, ...]:
+    """The nearest sentences that answer, without near copies, templates and fragments."""
+    chosen: list[AnswerSentence] = []
+    kept = np.empty((0, entity.dimension), np.int16)
+    for sentence in near:
+        if len(chosen) == count:
+            break
+        if (cosines(kept, sentence.vector.astype(np.float64)) > SAME).any():
+            continue
+        text, details = entity.text_and_details(sentence.id)
+        if not _stands_alone(text) or not is_answer(-sentence.distance, text):
+            continue
+        kept = np.vstack((kept, sentence.vector))
+        chosen.append(
+            AnswerSentence(
+                len(chosen),
+                sentence.id.decode(),
+                review_of(sentence.id).decode(),
+                text,
+                details.rating,
+                details.occurred_at,
+                details.language,
+                -sentence.distance,
+            )
+        )
+    return tuple(chosen)
+
+
+def _stands_alone(text: str) -> bool:
+    """False for templates, questions, and what is too short or too long to be read as an answer."""
+    if has_template(text) or text.rstrip().endswith(("?", "？", "؟")):
+        return False
+    return FEWEST_WORDS <= len(words_of(text)) <= MOST_WORDS
+
+
+@lru_cache(maxsize=2**14)
+def stem(word: str) -> str:
+    """The word without its ending, if three letters are left.
+
+    >>> stem("beds"), stem("parking"), stem("host's"), stem("bus")
+    ('bed', 'park', 'host', 'bus')
+    """
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """The question's stems, and how rare each is among the sentences that are asked."""
+
+    weights: Mapping[str, int]  # thousandths of ln(1 + (N - n + 1/2) / (n + 1/2))
+    rarest: RarestWord | None
+
+    @classmethod
+    def of(
+        cls, entity: EntityRows, question: str, asked: Collection[bytes] | None, sentences: int
+    ) -> "_Weights":
+        """Counts the sentences, in one pass over the rows of reviews that have such a word.
+        `sentences`: how many there are, at least.
+        """
+        words = {stem(word): word for word in words_of(question) if word not in _NOT_ASKED}
+        if not words:
+            return cls({}, None)
+        counts: Counter[str] = Counter()
+        reviews: Counter[str] = Counter()
+        for name, texts in _having(entity, words):
+            if asked is None or name in asked:
+                having = [words.keys() & {stem(word) for word in words_of(text)} for text in texts]
+                counts.update(word for found in having for word in found)
+                reviews.update(set().union(*having))
+        weights = {
+            word: round(1000 * log(1 + (sentences - counts[word] + 0.5) / (counts[word] + 0.5)))
+            for word in words
+        }
+        rarest = min(words, key=lambda word: (reviews[word], word))
+        return cls(weights, RarestWord(words[rarest], reviews[rarest]))
+
+    def has_half(self, text: str) -> bool:
+        """True if the sentence has words of at least half of the weight."""
+        found = self.weights.keys() & {stem(word) for word in words_of(text)}
+        return bool(found) and 2 * sum(self.weights[word] for word in found) >= sum(
+            self.weights.values()
+        )
+
+
+def _having(entity: EntityRows, words: Collection[str]) -> Iterator[tuple[bytes, list[str]]]:
+    """The live reviews that may have a word with one of these stems, with their texts.
+
+    A word begins with its stem, so rows without these bytes are not decoded.
+    """
+    begins = b"|".join(re.escape(word.partition("'")[0].encode()) for word in words)
+    may_have = re.compile(begins + b"|" + _BECOME_LETTERS, re.IGNORECASE)
+    is_plain = begins.isascii()
+    start = len(entity.keys.reviews)
+    for key, value in entity.rows.scan(entity.keys.reviews):
+        if is_plain and text_chunks(value) <= 1 and may_have.search(value) is None:
+            continue
+        review = entity.review(key[start:])
+        if review is not None and not review.deleted:
+            yield key[start:], [sentence.text for sentence in review.sentences]
