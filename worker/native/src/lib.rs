@@ -2,7 +2,7 @@
 //!
 //! The Python form in `worker/` is the definition, and reads whatever this one leaves out. Both
 //! write the same bytes. `review` has the types that the others share. `event` reads records with
-//! `json` and `fields`; `entity` holds an entity and ranks its sentences; `apply` carries events
+//! `json` and `fields`; `entity` holds an entity, and `reservoir` ranks its sentences; `apply` carries events
 //! out; `message` and `rows` write, and `loader` reads an entity from its rows; `pool` is what
 //! Python calls, with `store` behind it and `results` before it. `facets` says which sentences
 //! belong to which facets, `facet_sets` holds those of an entity, `newest` orders its reviews by
@@ -21,6 +21,7 @@ mod loader;
 mod message;
 mod newest;
 mod pool;
+mod reservoir;
 mod results;
 mod review;
 mod rows;
