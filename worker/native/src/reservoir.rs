@@ -24,7 +24,7 @@ pub enum Copies {
 }
 
 /// The centroid S/n of the sentences that count.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Centroid {
     pub n: i64,
     /// |S|^2.
@@ -43,7 +43,7 @@ impl Centroid {
 }
 
 /// A sentence of a ranking: its key, its place, and how many of the set have its vector.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
     pub key: i64,
     pub row: u32,
@@ -443,4 +443,101 @@ fn nearest_of_all(
     }
     cut(&mut found, &mut radius);
     (found, radius)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::Row;
+    use std::collections::BTreeMap;
+
+    /// Numbers that look random.
+    struct Draws(u64);
+
+    impl Draws {
+        fn below(&mut self, most: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % most
+        }
+
+        /// A vector near a corner that moves slowly.
+        fn vector(&mut self, dimension: usize, step: u64) -> Row {
+            let length = if step.is_multiple_of(3) { 4 } else { 9000 };
+            let number = |at: usize| {
+                let centre = if at as u64 == step / 500 % dimension as u64 { length } else { 0 };
+                (centre + self.below(length)) as i16 - 2
+            };
+            let mut x: Row = (0..dimension).map(number).collect();
+            x[0] = x[0].max(1);
+            x
+        }
+    }
+
+    fn by_brute_force(vectors: &Vectors, k: usize, copies: Copies) -> (Centroid, Vec<Ranked>) {
+        let mut points = BTreeMap::<&[i16], Vec<u32>>::new();
+        for row in (0..vectors.places() as u32).filter(|row| vectors.square(*row) > 0) {
+            points.entry(vectors.get(row)).or_default().push(row);
+        }
+        let (mut n, mut total) = (0, vec![0; vectors.dimension()]);
+        for (x, rows) in &points {
+            let times = if copies == Copies::CountedOnce { 1 } else { rows.len() as i64 };
+            n += times;
+            add_to(&mut total, x, times);
+        }
+        let mut ranked = Vec::new();
+        for (x, rows) in &points {
+            let key = n * vectors.square(rows[0]) - 2 * product_with(x, &total);
+            let shown = if copies == Copies::Each { rows.len() } else { 1 };
+            let support = rows.len() as u32;
+            ranked.extend(rows[..shown].iter().map(|row| Ranked { key, row: *row, support }));
+        }
+        ranked.sort_by_key(|one| (one.key, one.row));
+        ranked.truncate(k);
+        let total_square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        (Centroid { n, total_square }, ranked)
+    }
+
+    /// A set that grows to 800 sentences and shrinks again, and how often it was searched.
+    fn run(dimension: usize, k: usize, copies: Copies) -> usize {
+        let (mut vectors, mut set) = (Vectors::new(dimension), Reservoir::new(k, copies));
+        let (mut draws, mut live) = (Draws(dimension as u64), Vec::<u32>::new());
+        let (mut searches, mut age) = (0, 0);
+        let by_id = |one: u32, other: u32| one.cmp(&other);
+        for step in 0..2000 {
+            let is_copy = |of: &Vectors, row| copies == Copies::CountedOnce && of.has_copy(row);
+            if draws.below(10) < if step < 1000 { 9 } else { 2 } || live.is_empty() {
+                let x = match draws.below(8) {
+                    0 if !live.is_empty() => {
+                        vectors.get(live[draws.below(live.len() as u64) as usize]).into()
+                    }
+                    _ => draws.vector(dimension, step),
+                };
+                let row = vectors.insert(x);
+                set.add(&vectors, row, None, !is_copy(&vectors, row), &by_id);
+                live.push(row);
+            } else {
+                let row = live.swap_remove(draws.below(live.len() as u64) as usize);
+                set.remove(&vectors, row, None, !is_copy(&vectors, row), &by_id);
+                vectors.remove(row);
+            }
+            let ranked = set.rank(&vectors, |row| vectors.square(row) > 0, &by_id);
+            let (centroid, exact) = by_brute_force(&vectors, k, copies);
+            assert_eq!((set.centroid, ranked), (centroid, exact), "step {step}");
+            let now = set.ball.as_ref().map_or(usize::MAX, |ball| ball.age);
+            searches += usize::from(now < age);
+            age = now;
+        }
+        searches
+    }
+
+    #[test]
+    fn every_step_is_exact() {
+        let searches = [
+            run(3, 20, Copies::Each),
+            run(12, 1, Copies::Each),
+            run(8, 5, Copies::ShownOnce),
+            run(8, 5, Copies::CountedOnce),
+        ];
+        assert!(searches.iter().sum::<usize>() > 15, "too few: {searches:?}");
+    }
 }
