@@ -235,7 +235,7 @@ impl Entity {
 
     /// The k nearest to the centroid, in rank order.
     pub fn rank(&mut self) -> Vec<Ranked> {
-        let is_live = |row| self.vectors.square(row) > 0;
+        let is_live = |row| self.vectors.has(row);
         self.summary.rank(&self.vectors, is_live, &by_id(&self.sentences, &self.reviews))
     }
 

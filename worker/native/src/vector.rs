@@ -191,7 +191,7 @@ widest! {
 #[derive(Default, Debug)]
 pub struct Vectors {
     rows: Vec<Row>,
-    /// |x|^2 of each; 0: nothing is there.
+    /// |x|^2 of each; -1: nothing is there.
     squares: Vec<i64>,
     free: Vec<u32>,
     largest: i64,
@@ -226,7 +226,7 @@ impl Vectors {
     }
 
     pub fn remove(&mut self, place: u32) {
-        (self.rows[place as usize], self.squares[place as usize]) = (Row::default(), 0);
+        (self.rows[place as usize], self.squares[place as usize]) = (Row::default(), -1);
         self.free.push(place);
     }
 
@@ -236,6 +236,10 @@ impl Vectors {
 
     pub fn square(&self, place: u32) -> i64 {
         self.squares[place as usize]
+    }
+
+    pub fn has(&self, place: u32) -> bool {
+        self.square(place) >= 0
     }
 
     /// The largest of all squares so far.
