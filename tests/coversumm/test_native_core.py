@@ -30,7 +30,8 @@ def test_steps_are_the_oracle(script: Script) -> None:
     last = script.oracle(-1)
     assert native.ranking() == [*zip(last.ids, last.distances(), last.support, strict=True)]
     live = script.live[-1] if script.live else {}
-    assert len(native) == len(live) and all(id_ in native for id_ in live)
+    assert len(native) == len(live)
+    assert all(id_ in native for id_ in live)
 
 
 def stream(kind: str, n: int, dimension: int) -> NDArray[np.int16]:
