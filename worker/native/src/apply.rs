@@ -132,7 +132,7 @@ impl Batch {
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, 1);
-        let added = added.into_iter().zip(vectors.chunks_exact(entity.vectors.dimension()));
+        let added = added.into_iter().zip(vectors.chunks_exact(entity.vectors.dimension));
         let added = added.map(|(Given { ordinal, text, labels, words }, vector)| {
             let sets = facets.zip(bits);
             let sets = sets.map(|(one, bits)| one.sets_of(vector, labels, bits, rating));

@@ -1,6 +1,6 @@
 //! The core of one entity for Python, event by event: `worker.coversumm.EntityCore` in native code.
 
-use crate::reservoir::{Copies, Ranked, Reservoir};
+use crate::reservoir::{Copies, Live, Ranked, Reservoir};
 use crate::vector::{Vectors, square};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyValueError};
@@ -92,13 +92,14 @@ impl Core {
             let id = id.as_bytes(py);
             let place = self.places.remove(id);
             let row = place.ok_or_else(|| PyKeyError::new_err("an id to remove is not live"))?;
-            self.nearest.remove(&self.vectors, row, None, true, &by_id(py, &self.ids));
+            let by_id = &by_id(py, &self.ids);
+            self.nearest.remove(Live { vectors: &self.vectors, by_id }, row, None, true);
             self.vectors.remove(row);
         }
         let mut rows = Vec::new();
         if !added.is_empty() {
-            let numbers = numbers(py, &vectors, added.len(), self.vectors.dimension())?;
-            for (id, x) in added.into_iter().zip(numbers.chunks_exact(self.vectors.dimension())) {
+            let numbers = numbers(py, &vectors, added.len(), self.vectors.dimension)?;
+            for (id, x) in added.into_iter().zip(numbers.chunks_exact(self.vectors.dimension)) {
                 rows.push(self.add(py, id, x)?);
             }
         }
@@ -128,13 +129,14 @@ impl Core {
         } else {
             self.ids.push(id);
         }
-        self.nearest.add(&self.vectors, row, None, true, &by_id(py, &self.ids));
+        let by_id = &by_id(py, &self.ids);
+        self.nearest.add(Live { vectors: &self.vectors, by_id }, row, None, true);
         Ok(row)
     }
 
     fn rank(&mut self, py: Python<'_>) -> Vec<Ranked> {
-        let is_live = |row| self.vectors.has(row);
-        self.nearest.rank(&self.vectors, is_live, &by_id(py, &self.ids))
+        let by_id = &by_id(py, &self.ids);
+        self.nearest.rank(Live { vectors: &self.vectors, by_id }, |row| self.vectors.has(row))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::NewestFirst;
-use crate::reservoir::{Centroid, Copies, Ranked, Reservoir};
+use crate::reservoir::{Centroid, Copies, Live, Ranked, Reservoir};
 use crate::review::{Counts, Member, Review, SentenceId, TextDigest};
 use crate::vector::{AT_ONCE, Vectors, allocated, push};
 use blake2::digest::consts::U16;
@@ -149,7 +149,7 @@ impl Entity {
     /// Add live sentences of a review with these vectors, each of them in these sets of facets.
     pub fn add(&mut self, added: Vec<(Sentence, Sets)>, vectors: &[i16]) {
         let mut added = added.into_iter();
-        let dimension = self.vectors.dimension();
+        let dimension = self.vectors.dimension;
         for vectors in vectors.chunks(AT_ONCE * dimension) {
             let vectors: Vec<&[i16]> = vectors.chunks_exact(dimension).collect();
             let insert = |x: &&[i16]| {
@@ -182,8 +182,9 @@ impl Entity {
             push(&mut self.sentences, sentence);
         }
         let by_id = &by_id(&self.sentences, &self.reviews);
-        self.summary.add(&self.vectors, row, all, is_counting, by_id);
-        self.facets.add(&self.vectors, row, sets, all, by_id);
+        let live = Live { vectors: &self.vectors, by_id };
+        self.summary.add(live, row, all, is_counting);
+        self.facets.add(live, row, sets, all);
     }
 
     /// Remove these live sentences.
@@ -200,8 +201,9 @@ impl Entity {
     fn remove_sentence(&mut self, row: u32, all: Option<&[i64]>) {
         let is_counting = self.is_counting(row);
         let by_id = by_id(&self.sentences, &self.reviews);
-        self.summary.remove(&self.vectors, row, all, is_counting, &by_id);
-        self.facets.move_to(&self.vectors, row, Sets::default(), all, &by_id);
+        let live = Live { vectors: &self.vectors, by_id: &by_id };
+        self.summary.remove(live, row, all, is_counting);
+        self.facets.move_to(live, row, Sets::default(), all);
         drop(by_id);
         self.vectors.remove(row);
         let sentence = take(&mut self.sentences[row as usize]);
@@ -228,15 +230,15 @@ impl Entity {
             counting.dedup_by(|one, other| vector(*one) == vector(*other));
         }
         let by_id = &by_id(&self.sentences, &self.reviews);
-        self.summary.begin(&self.vectors, &counting, |_| true, by_id);
+        self.summary.begin(Live { vectors: &self.vectors, by_id }, &counting, |_| true);
     }
 
     // -- the summary
 
     /// The k nearest to the centroid, in rank order.
     pub fn rank(&mut self) -> Vec<Ranked> {
-        let is_live = |row| self.vectors.has(row);
-        self.summary.rank(&self.vectors, is_live, &by_id(&self.sentences, &self.reviews))
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        self.summary.rank(Live { vectors: &self.vectors, by_id }, |row| self.vectors.has(row))
     }
 
     pub fn centroid(&self) -> Centroid {

@@ -3,7 +3,7 @@
 use crate::entity::{Entity, by_id};
 use crate::facet_sets::{FacetSets, Set};
 use crate::facets::{Criteria, Sets};
-use crate::reservoir::{Centroid, Ranked};
+use crate::reservoir::{Centroid, Live, Ranked};
 use crate::review::{Member, in_order_of};
 use std::mem::{replace, take};
 
@@ -58,7 +58,7 @@ impl Entity {
         let is_in = |row: u32| set.of.is_in(&of[row as usize]);
         let rows: Vec<u32> = (0..of.len() as u32).filter(|row| is_in(*row)).collect();
         let by_id = &by_id(&self.sentences, &self.reviews);
-        set.nearest.begin(&self.vectors, &rows, is_in, by_id);
+        set.nearest.begin(Live { vectors: &self.vectors, by_id }, &rows, is_in);
         set.is_touched = true;
     }
 
@@ -90,7 +90,7 @@ impl Entity {
         }
         let by_id = &by_id(&self.sentences, &self.reviews);
         for (row, sets) in moved {
-            self.facets.move_to(&self.vectors, *row, *sets, None, by_id);
+            self.facets.move_to(Live { vectors: &self.vectors, by_id }, *row, *sets, None);
         }
     }
 
@@ -150,7 +150,8 @@ impl Entity {
             let ranking = replace(&mut set.is_touched, false).then(|| {
                 let is_in = |row: u32| set.of.is_in(&facets.of[row as usize]);
                 let by_id = by_id(&self.sentences, &self.reviews);
-                let ranked = set.nearest.rank(&self.vectors, is_in, &by_id);
+                let live = Live { vectors: &self.vectors, by_id: &by_id };
+                let ranked = set.nearest.rank(live, is_in);
                 drop(by_id);
                 facets.encoded[set.of.facet] = None;
                 let is_shown = |one: &Ranked| set.of.is_in(&facets.shown[one.row as usize]);
@@ -191,8 +192,8 @@ impl Entity {
     /// The ranking of a set that did not change since it was ranked.
     pub fn ranking_of(&self, set: usize) -> RankedSet {
         let nearest = &self.facets.sets[set].nearest;
-        let ranked = nearest.nearest(&self.vectors, &by_id(&self.sentences, &self.reviews));
-        (ranked, nearest.centroid)
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        (nearest.nearest(Live { vectors: &self.vectors, by_id }), nearest.centroid)
     }
 }
 

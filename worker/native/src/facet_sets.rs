@@ -3,10 +3,8 @@
 //! The rules are those of `worker.processing.facets` and `worker.processing.tracked_sets`.
 
 use crate::facets::{Criteria, SetOf, Sets};
-use crate::reservoir::{Copies, Reservoir};
+use crate::reservoir::{Copies, Live, Reservoir};
 use crate::review::{Member, ReviewCounts};
-use crate::vector::Vectors;
-use std::cmp::Ordering;
 
 #[derive(Default, Debug)]
 pub struct Set {
@@ -63,38 +61,24 @@ impl FacetSets {
     }
 
     /// A sentence comes. `all`: its products with all others, if they are few.
-    pub fn add(
-        &mut self,
-        vectors: &Vectors,
-        row: u32,
-        sets: Sets,
-        all: Option<&[i64]>,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
+    pub fn add(&mut self, live: Live, row: u32, sets: Sets, all: Option<&[i64]>) {
         if !self.is_empty() {
             let places = self.of.len().max(row as usize + 1);
             self.of.resize(places, Sets::default());
             self.shown.resize(places, Sets::default());
             self.shown[row as usize] = Sets::default();
-            self.move_to(vectors, row, sets, all, by_id);
+            self.move_to(live, row, sets, all);
         }
     }
 
     /// A sentence leaves sets and joins others.
-    pub fn move_to(
-        &mut self,
-        vectors: &Vectors,
-        row: u32,
-        sets: Sets,
-        all: Option<&[i64]>,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
+    pub fn move_to(&mut self, live: Live, row: u32, sets: Sets, all: Option<&[i64]>) {
         for set in &mut self.sets {
             let (was_in, is_in) = (set.of.is_in(&self.of[row as usize]), set.of.is_in(&sets));
             if was_in && !is_in {
-                set.nearest.remove(vectors, row, all, true, by_id);
+                set.nearest.remove(live, row, all, true);
             } else if is_in && !was_in {
-                set.nearest.add(vectors, row, all, true, by_id);
+                set.nearest.add(live, row, all, true);
             }
             set.is_touched |= was_in != is_in;
         }

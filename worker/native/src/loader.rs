@@ -13,7 +13,7 @@ use crate::rows::{
     DELETED, EMBEDDED, FACET_SETS, FUTURE, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
     header_key,
 };
-use crate::vector::{Vectors, read_vectors};
+use crate::vector::Vectors;
 use std::collections::HashSet;
 
 /// So many bits of a version are enough, and one more event is far from the last one.
@@ -138,7 +138,6 @@ impl<'a> Loader<'a> {
         let is_usual = !has_others && payload.0.is_empty();
         let room = self.most_sentences.min(sentences as usize);
         self.sentences.reserve_exact(room);
-        self.vectors.reserve(room);
         (is_usual && sentences <= self.most_sentences as u64).then_some(())
     }
 
@@ -225,10 +224,8 @@ impl<'a> Loader<'a> {
             sentence.labels = labels;
             self.sentences.push(sentence);
         }
-        let dimension = self.vectors.dimension();
         let added = self.sentences.len() - self.vectors.count();
-        let vectors = read_vectors(payload.take(2 * dimension * added)?, dimension);
-        vectors.into_iter().for_each(|x| _ = self.vectors.insert(x));
+        self.vectors.read(payload.take(2 * self.vectors.dimension * added)?);
         payload.0.is_empty().then_some(())
     }
 }

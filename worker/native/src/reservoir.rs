@@ -81,7 +81,14 @@ struct Ball {
     age: usize,
 }
 
-/// A set of sentences with its nearest ones. `by_id` orders sentences.
+/// Sentences by place: their vectors, and the order of their ids.
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    pub vectors: &'a Vectors,
+    pub by_id: &'a dyn Fn(u32, u32) -> Ordering,
+}
+
+/// A set of sentences with its nearest ones.
 #[derive(Default, Debug)]
 pub struct Reservoir {
     k: usize,
@@ -98,18 +105,19 @@ impl Point {
         [self.row].into_iter().chain(self.others.iter().copied())
     }
 
-    fn insert(&mut self, mut row: u32, by_id: &impl Fn(u32, u32) -> Ordering) {
-        if by_id(row, self.row).is_lt() {
+    fn insert(&mut self, mut row: u32, live: Live) {
+        if (live.by_id)(row, self.row).is_lt() {
             row = replace(&mut self.row, row);
         }
-        let place = self.others.partition_point(|other| by_id(*other, row).is_lt());
+        let place = self.others.partition_point(|other| (live.by_id)(*other, row).is_lt());
         self.others.insert(place, row);
     }
 
     /// Whether none is left.
-    fn remove(&mut self, row: u32, by_id: &impl Fn(u32, u32) -> Ordering) -> bool {
+    fn remove(&mut self, row: u32, live: Live) -> bool {
+        let place = self.others.partition_point(|other| (live.by_id)(*other, row).is_lt());
         if row != self.row {
-            self.others.remove(self.others.partition_point(|other| by_id(*other, row).is_lt()));
+            self.others.remove(place);
         } else if self.others.is_empty() {
             return true;
         } else {
@@ -126,18 +134,13 @@ impl Reservoir {
 
     /// Begin with the sentences of these places, all that are in the set. `counting`: those that
     /// count in the centroid.
-    pub fn begin(
-        &mut self,
-        vectors: &Vectors,
-        counting: &[u32],
-        is_in: impl Fn(u32) -> bool,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
-        let mut total = vec![0; vectors.dimension()];
+    pub fn begin(&mut self, live: Live, counting: &[u32], is_in: impl Fn(u32) -> bool) {
+        let vectors = live.vectors;
+        let mut total = vec![0; vectors.dimension];
         counting.iter().for_each(|row| add_to(&mut total, vectors.get(*row), 1));
         let square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
         self.centroid = Centroid { n: counting.len() as i64, total_square: square };
-        self.search(vectors, total, self.smallest(), is_in, by_id);
+        self.search(live, total, self.smallest(), is_in);
     }
 
     /// Different vectors among those that are near.
@@ -150,21 +153,14 @@ impl Reservoir {
     }
 
     /// Add a sentence. `all`: its products with all vectors, where they are known.
-    pub fn add(
-        &mut self,
-        vectors: &Vectors,
-        row: u32,
-        all: Option<&[i64]>,
-        is_counting: bool,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
-        let own = vectors.square(row);
+    pub fn add(&mut self, live: Live, row: u32, all: Option<&[i64]>, is_counting: bool) {
+        let (vectors, own) = (live.vectors, live.vectors.square(row));
         let products = self.products(vectors, row, all);
         let copy = self.point_of(vectors, own, &products);
         let counted = is_counting.then(|| self.count(vectors.get(row), own, &products, 1));
         match (copy, counted) {
-            (Some(at), _) => self.points[at].insert(row, by_id),
-            (None, Some((before, key))) if self.radius().is_none_or(|radius| key < radius) => {
+            (Some(at), _) => self.points[at].insert(row, live),
+            (None, Some((before, key))) if self.ball.as_ref().is_none_or(|of| key < of.radius) => {
                 let product = before + own;
                 self.points.push(Point { row, others: Vec::new(), product, key });
             }
@@ -172,26 +168,15 @@ impl Reservoir {
         }
     }
 
-    fn radius(&self) -> Option<i64> {
-        self.ball.as_ref().map(|ball| ball.radius)
-    }
-
     /// Remove a sentence, likewise, which is still among the vectors.
-    pub fn remove(
-        &mut self,
-        vectors: &Vectors,
-        row: u32,
-        all: Option<&[i64]>,
-        is_counting: bool,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
-        let own = vectors.square(row);
+    pub fn remove(&mut self, live: Live, row: u32, all: Option<&[i64]>, is_counting: bool) {
+        let (vectors, own) = (live.vectors, live.vectors.square(row));
         let products = self.products(vectors, row, all);
         let place = self.point_of(vectors, own, &products);
         if is_counting {
             self.count(vectors.get(row), own, &products, -1);
         }
-        if let Some(at) = place.filter(|at| self.points[*at].remove(row, by_id)) {
+        if let Some(at) = place.filter(|at| self.points[*at].remove(row, live)) {
             self.points.swap_remove(at);
         }
     }
@@ -240,29 +225,24 @@ impl Reservoir {
 
     /// The k nearest to the centroid in rank order, by id where keys are equal. `is_in`: whether a
     /// vector is of the set.
-    pub fn rank(
-        &mut self,
-        vectors: &Vectors,
-        is_in: impl Fn(u32) -> bool,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) -> Vec<Ranked> {
-        self.trim(vectors);
-        let ranked = self.nearest(vectors, by_id);
+    pub fn rank(&mut self, live: Live, is_in: impl Fn(u32) -> bool) -> Vec<Ranked> {
+        self.trim(live.vectors);
+        let ranked = self.nearest(live);
         if self.proves(&ranked) {
             return ranked;
         }
         if let Some(ball) = self.ball.take() {
             let target = ball.next_target(self.centroid.n as usize, self.smallest());
             self.searches += 1;
-            self.search(vectors, ball.total, target, is_in, by_id);
+            self.search(live, ball.total, target, is_in);
         }
-        self.nearest(vectors, by_id)
+        self.nearest(live)
     }
 
     /// Likewise, after a ranking that nothing has changed since.
-    pub fn nearest(&self, vectors: &Vectors, by_id: &impl Fn(u32, u32) -> Ordering) -> Vec<Ranked> {
+    pub fn nearest(&self, live: Live) -> Vec<Ranked> {
         let (n, k) = (self.centroid.n, self.k);
-        let key = |point: &Point| n * vectors.square(point.row) - 2 * point.product;
+        let key = |point: &Point| n * live.vectors.square(point.row) - 2 * point.product;
         let mut keys: Vec<(i64, u32)> = self.points.iter().map(key).zip(0..).collect();
         if k < keys.len() {
             let (_, (last, _), _) = keys.select_nth_unstable(k - 1);
@@ -276,7 +256,7 @@ impl Reservoir {
             let support = 1 + point.others.len() as u32;
             ranked.extend(point.rows().take(most).map(|row| Ranked { key, row, support }));
         }
-        ranked.sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| by_id(a.row, b.row)));
+        ranked.sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| (live.by_id)(a.row, b.row)));
         ranked.truncate(k);
         ranked
     }
@@ -297,7 +277,7 @@ impl Reservoir {
             return;
         }
         if self.ball.is_none() {
-            let mut total = vec![0; vectors.dimension()];
+            let mut total = vec![0; vectors.dimension];
             for point in &self.points {
                 add_to(&mut total, vectors.get(point.row), self.times(point));
             }
@@ -316,15 +296,8 @@ impl Reservoir {
     }
 
     /// Take the nearest of all sentences of the set, whose sum is `total`: about `target` of them.
-    fn search(
-        &mut self,
-        vectors: &Vectors,
-        total: Vec<i64>,
-        target: usize,
-        is_in: impl Fn(u32) -> bool,
-        by_id: &impl Fn(u32, u32) -> Ordering,
-    ) {
-        let n = self.centroid.n;
+    fn search(&mut self, live: Live, total: Vec<i64>, target: usize, is_in: impl Fn(u32) -> bool) {
+        let (vectors, n) = (live.vectors, self.centroid.n);
         let is_small = n <= FEW as i64;
         let wanted = if is_small { usize::MAX } else { target };
         let (mut found, radius) = nearest_of_all(vectors, &total, n, wanted, is_in);
@@ -342,7 +315,7 @@ impl Reservoir {
         }
         for point in self.points.iter_mut().filter(|point| !point.others.is_empty()) {
             let mut rows: Vec<u32> = point.rows().collect();
-            rows.sort_unstable_by(|one, other| by_id(*one, *other));
+            rows.sort_unstable_by(|one, other| (live.by_id)(*one, *other));
             point.row = rows.remove(0);
             point.others = rows;
         }
@@ -486,7 +459,7 @@ mod tests {
         for row in (0..vectors.places() as u32).filter(|row| vectors.has(*row)) {
             points.entry(vectors.get(row)).or_default().push(row);
         }
-        let (mut n, mut total) = (0, vec![0; vectors.dimension()]);
+        let (mut n, mut total) = (0, vec![0; vectors.dimension]);
         for (x, rows) in &points {
             let times = if copies == Copies::CountedOnce { 1 } else { rows.len() as i64 };
             n += times;
@@ -509,7 +482,7 @@ mod tests {
     fn run(dimension: usize, k: usize, copies: Copies) -> usize {
         let (mut vectors, mut set) = (Vectors::new(dimension), Reservoir::new(k, copies));
         let (mut draws, mut live) = (Draws(dimension as u64), Vec::<u32>::new());
-        let by_id = |one: u32, other: u32| one.cmp(&other);
+        let by_id = &|one: u32, other: u32| one.cmp(&other);
         for step in 0..2000 {
             let is_copy = |of: &Vectors, row| copies == Copies::CountedOnce && of.has_copy(row);
             if draws.below(10) < if step < 1000 { 9 } else { 2 } || live.is_empty() {
@@ -520,14 +493,14 @@ mod tests {
                     _ => draws.vector(dimension, step),
                 };
                 let row = vectors.insert(x);
-                set.add(&vectors, row, None, !is_copy(&vectors, row), &by_id);
+                set.add(Live { vectors: &vectors, by_id }, row, None, !is_copy(&vectors, row));
                 live.push(row);
             } else {
                 let row = live.swap_remove(draws.below(live.len() as u64) as usize);
-                set.remove(&vectors, row, None, !is_copy(&vectors, row), &by_id);
+                set.remove(Live { vectors: &vectors, by_id }, row, None, !is_copy(&vectors, row));
                 vectors.remove(row);
             }
-            let ranked = set.rank(&vectors, |row| vectors.has(row), &by_id);
+            let ranked = set.rank(Live { vectors: &vectors, by_id }, |row| vectors.has(row));
             let (centroid, exact) = by_brute_force(&vectors, k, copies);
             assert_eq!((set.centroid, ranked), (centroid, exact), "step {step}");
         }

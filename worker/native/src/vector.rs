@@ -102,38 +102,7 @@ fn folded(squares: &mut [f64]) -> f64 {
     squares[0]
 }
 
-/// Of each y, of at most `AT_ONCE`, its products x.y with the rows, which are read from memory once
-/// for all. A square below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
-pub fn products_of(rows: &[Row], ys: &[&[i16]]) -> Vec<Vec<i64>> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2")]
-        fn wide(rows: &[Row], ys: &[&[i16]]) -> Vec<Vec<i64>> {
-            products_by(rows, ys, |x, y| wide_product(x, y))
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: this processor has the instructions.
-            return unsafe { wide(rows, ys) };
-        }
-    }
-    products_by(rows, ys, product)
-}
-
-#[inline(always)]
-fn products_by(
-    rows: &[Row],
-    ys: &[&[i16]],
-    product: impl Fn(&[i16], &[i16]) -> i32,
-) -> Vec<Vec<i64>> {
-    let mut products = vec![vec![0; rows.len()]; ys.len()];
-    for (at, x) in rows.iter().enumerate() {
-        for (y, products) in ys.iter().zip(&mut products) {
-            products[at] = product(x, y).into();
-        }
-    }
-    products
-}
-
+/// x.y. A square below 2^31 of each makes any part of it so too (Cauchy-Schwarz).
 fn product(x: &[i16], y: &[i16]) -> i32 {
     let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
     parts.fold(0, i32::wrapping_add)
@@ -195,7 +164,7 @@ pub struct Vectors {
     squares: Vec<i64>,
     free: Vec<u32>,
     largest: i64,
-    dimension: usize,
+    pub dimension: usize,
 }
 
 impl Vectors {
@@ -203,13 +172,12 @@ impl Vectors {
         Vectors { dimension, ..Vectors::default() }
     }
 
-    pub fn dimension(&self) -> usize {
-        self.dimension
-    }
-
-    pub fn reserve(&mut self, count: usize) {
-        self.rows.reserve_exact(count);
-        self.squares.reserve_exact(count);
+    /// Insert the vectors of these bytes, in which they are one after the other.
+    pub fn read(&mut self, bytes: &[u8]) {
+        let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
+        for one in bytes.chunks_exact(2 * self.dimension) {
+            self.insert(one.chunks_exact(2).map(number).collect());
+        }
     }
 
     /// The place of a new vector.
@@ -285,7 +253,8 @@ impl Vectors {
 
     /// Of each of these its products with all places, while they are few.
     pub fn products_with_all(&self, xs: &[&[i16]]) -> Vec<Vec<i64>> {
-        if self.rows.len() > FEW { Vec::new() } else { products_of(&self.rows, xs) }
+        let few = if self.rows.len() > FEW { &[] } else { xs };
+        few.iter().map(|x| self.products(0..self.rows.len() as u32, x)).collect()
     }
 
     /// Approximate bytes in memory beside its own.
@@ -330,22 +299,10 @@ pub fn allocated(bytes: usize) -> usize {
 
 /// Append to a list with room for an eighth more: there are many small ones.
 pub fn push<T>(list: &mut Vec<T>, one: T) {
-    make_room(list, 1);
-    list.push(one);
-}
-
-/// Room for so many more, likewise.
-pub fn make_room<T>(list: &mut Vec<T>, more: usize) {
-    if list.capacity() < list.len() + more {
-        list.reserve_exact(list.len() / 8 + more);
+    if list.capacity() == list.len() {
+        list.reserve_exact(list.len() / 8 + 1);
     }
-}
-
-/// The vectors of these bytes, in which they are one after the other.
-pub fn read_vectors(bytes: &[u8], dimension: usize) -> Vec<Row> {
-    let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
-    let vector = |one: &[u8]| one.chunks_exact(2).map(number).collect();
-    bytes.chunks_exact(2 * dimension).map(vector).collect()
+    list.push(one);
 }
 
 /// Appends the vector as rows have it.
@@ -395,12 +352,12 @@ mod tests {
         let y: Vec<i16> = (0..384).map(|i| (i * 91 % 2503 - 1200) as i16).collect();
         let exact: i64 = x.iter().zip(&y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
         let rows: [Row; 2] = [x.clone().into(), y.clone().into()];
-        let many = vec![y.as_slice(); AT_ONCE];
-        assert_eq!(products_of(&rows, &many), vec![[exact, square(&y)]; many.len()]);
         for length in [3, 16, 37] {
             let (x, y) = (&x[..length], &y[..length]);
             let exact: i64 = x.iter().zip(y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
-            assert_eq!(products_of(&[x.into()], &[y]), [[exact]]);
+            let mut vectors = Vectors::new(length);
+            vectors.insert(x.into());
+            assert_eq!(vectors.products_with_all(&[y; 20]), [[exact]; 20]);
             assert_eq!(i64::from(product(x, y)), exact);
         }
         let mut sum = vec![0; x.len()];
