@@ -1,8 +1,9 @@
-"""The usual micro-batch in machine code, from `worker/native/` (Rust); see `Pool`."""
+"""The usual micro-batch in machine code, from `worker/native/` (Rust); see `Pool` and `Core`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
+from worker.coversumm import Step
 from worker.events import Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
@@ -10,6 +11,38 @@ from worker.processing.config import ProcessorConfig
 
 SOURCES: Final[str | None]
 """A digest of its sources (`worker.native_sources`): a module of others is not used."""
+
+@final
+class Core:
+    """The k sentences nearest to the centroid of an entity's live ones, after every step: what
+    `EntityCore` says, in native code. Also for vectors that are not normalised.
+    """
+
+    def __new__(cls, k: int, dimension: int, *, distinct: bool = False) -> Core:
+        """An entity without sentences. Raises ValueError if k or dimension is below 1."""
+
+    def apply(self, steps: Sequence[Step]) -> list[tuple[bytes, ...] | None]:
+        """Apply steps in order; for each the ids of the summary, nearest first, if the set changed
+        or a member was added, or None.
+
+        Raises KeyError (an id to remove is not live), ValueError (an id to add is live, or vectors
+        have another shape), BufferError (they are not int16) and OverflowError (keys would not
+        fit). Discard the object then.
+        """
+
+    def ranking(self) -> list[tuple[bytes, float, int]]:
+        """Id, distance in units of normalised vectors and support of the summary's sentences."""
+
+    @property
+    def searches(self) -> int:
+        """Searches of all sentences so far."""
+
+    @property
+    def reservoir_size(self) -> int:
+        """Number of distinct vectors in the reservoir."""
+
+    def __contains__(self, id: bytes) -> bool: ...
+    def __len__(self) -> int: ...
 
 @final
 class Processed:

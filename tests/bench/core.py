@@ -31,6 +31,7 @@ from tests.bench.machine import began, write  # noqa: E402
 from worker.coversumm import EntityCore, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
 from worker.processing.config import index_class  # noqa: E402
+from worker.processing.native import native_module  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 K = 20
@@ -72,6 +73,16 @@ class Ours:
         return core.apply(steps)
 
 
+class Native:
+    """The same in native code."""
+
+    def __call__(
+        self, vectors: NDArray[np.int16], steps: Sequence[Step]
+    ) -> list[tuple[bytes, ...] | None]:
+        core = self.core = native_module().Core(K, vectors.shape[1])
+        return core.apply(steps)  # type: ignore[no-any-return]
+
+
 Contender = Callable[[NDArray[np.int16], Sequence[Step]], Sequence[object]]
 
 
@@ -108,6 +119,8 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
         "ours, event by event": Ours,
         "ours, event by event, SG tree": lambda: Ours("sgtree"),
     }
+    if native_module() is not None:
+        contenders["ours, native code, event by event"] = Native
     best: dict[str, Timed] = {}
     for _ in range(ROUNDS):
         for name, make in contenders.items():
@@ -129,6 +142,9 @@ def run(stream: streams.Stream, faiss: bool) -> list[dict[str, object]]:
         }
         if isinstance(contender, Ours) and contender.core is not None:
             row["refills"] = contender.core.counters.refilled
+        elif isinstance(contender, Native):
+            row["refills"] = contender.core.searches
+        if "refills" in row:
             row["set_changes"] = sum(r is not None for r in found)
         rows.append(row)
     return rows

@@ -1,9 +1,10 @@
 """Random histories as producers and accidents write them, most of them usual."""
 
 import json
+import math
 from random import Random
 
-from tests.harness.drive import TIME_MS, base64_vector
+from tests.harness.drive import TIME_MS, base64_vector, record
 from worker.events import Record
 
 ENTITIES = ["a", "b", "é😀\0"]
@@ -175,3 +176,60 @@ def records(
         key = entity_id.encode()
         yield Record("reviews", partition, offsets[partition], timestamp, key, value)
         offsets[partition] += 1
+
+
+def _turned(random: Random, angle: float, dimension: int, seen: list):
+    """A sentence with a vector around a direction of this angle, a copy of one, or one of few."""
+    chance = random.random()
+    if seen and chance < 0.15:
+        vector = random.choice(seen)
+    elif chance < 0.4:
+        vector = [random.choice([-1, 0, 0, 1, 2]) for _ in range(dimension - 1)] + [1]
+    else:
+        vector = [random.gauss(0, 1) for _ in range(dimension)]
+        vector[0] += 2 * math.cos(angle)
+        vector[1] += 2 * math.sin(angle)
+    seen.append(vector)
+    return {"text": random.choice(TEXTS[:3]), "embedding": base64_vector(vector)}
+
+
+def _event(random: Random, live: dict, kind: float, sentences: list):
+    """An event of a growing entity below 0.9, else of a shrinking one; `live` has the numbers of
+    sentences of its reviews.
+    """
+    name = f"r{len(sentences)}-{random.randrange(10**6)}"
+    if live and kind >= 0.7:
+        name = random.choice([*live])
+    if kind < 0.8 or not live:
+        live[name] = len(sentences)
+        body = {"type": "review.upserted", "review_id": name, "sentences": sentences}
+        return body | {"rating": random.choice([None, 1, 4.5])}
+    if kind < 0.9:
+        ordinals = random.sample(range(live[name]), min(2, live[name]))
+        ids = [f"{name}#{ordinal}" for ordinal in ordinals]
+        return {"type": "sentences.deleted", "sentence_ids": ids}
+    del live[name]
+    return {"type": "review.deleted", "review_id": name}
+
+
+def waves(random: Random, most: int, dimension: int = 3, has_labels: bool = False):
+    """Micro-batches of one entity, whose centroid turns. It grows to more than `most` sentences,
+    shrinks to fewer than 100, and grows to a quarter of `most` again.
+    """
+    live, seen, offset = {}, [], 0
+    largest = min(160, 1 + most // 60)  # sentences of a review
+    for bound, is_growth in ((most, True), (100, False), (most // 4, True)):
+        while (sum(live.values()) <= bound) == is_growth:
+            batch = []
+            for _ in range(random.choice([1, 3, 20])):
+                count = random.randint(1, largest)
+                items = [_turned(random, offset / 99, dimension, seen) for _ in range(count)]
+                if has_labels:
+                    items = [_labelled(random, item) for item in items]
+                kind = random.random() if is_growth else random.uniform(0.65, 1.3)
+                body = _event(random, live, kind, items)
+                if has_labels and "sentences" in body:
+                    body["occurred_at"] = random.choice(NEAR_DATES)
+                batch.append(record(offset, "e", body))
+                offset += 1
+            yield batch

@@ -18,7 +18,7 @@ from tests.harness.drive import (
 from tests.native import streams
 from tests.native.definitions import of_facets, random_facets
 from tests.native.driver import MOST, PoolDriver, WatchedPool
-from tests.native.streams import ENTITIES, records
+from tests.native.streams import ENTITIES, records, waves
 from worker.events.publishing import FACETS
 from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
 from worker.facets.membership import facet_criteria
@@ -82,6 +82,43 @@ def test_facets_equal_pythons(seed):
         limits=LIMITS[seed // 8 % 4] if seed % 4 == 0 else {},
     )
     run(seed, [0, 0.01, 0.05][seed % 3], most_sentences=[MOST, 6, 100][seed // 3 % 3], **made)
+
+
+def run_waves(seed, most, **settings):
+    """An entity that crosses the sizes at which native code changes its ways; the share of its
+    events that the pool took.
+    """
+    random = Random(f"waves {seed}")
+    limits = {"max_event_bytes": 10**6, **settings.pop("limits", {})}
+    driver = PoolDriver(most_sentences=32_768, limits=limits, **settings)
+    dimension = driver.driver.config.limits.dimension
+    for batch in waves(random, most, dimension, driver.facets is not None):
+        driver.run(batch)
+        if random.random() < 0.1:
+            driver.evict(0)
+    return driver.taken / driver.seen
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_large_entities_equal_pythons(seed):
+    settings = {"emit": ["every", "coalesced"][seed % 2], **COPIES[seed % 3]}
+    settings["limits"] = {"dimension": [3, 8, 40][seed // 3 % 3]}
+    assert run_waves(seed, 300 + 50 * (seed % 7), k=[1, 3, 20][seed // 2 % 3], **settings) == 1
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_facets_of_large_entities_equal_pythons(seed):
+    made = of_facets(random_facets(Random(f"facets of waves {seed}")), k=1 + seed % 5)
+    assert run_waves(seed, 300 + 50 * (seed % 7), **made) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entities_of_thousands_equal_pythons(seed):
+    assert run_waves(seed, 4200, k=20, limits={"dimension": [8, 3, 40][seed]}, **COPIES[seed]) == 1
+
+
+def test_an_entity_leaves_at_its_largest_and_comes_back():
+    assert 0.5 < run_waves(0, 33_000, k=20) < 1
 
 
 def test_an_entity_leaves_before_it_has_too_many_reviews():
@@ -262,11 +299,20 @@ def test_a_review_has_one_row_of_vectors_and_one_of_texts(dimension, texts, is_t
     assert driver.taken == is_taken
 
 
-@pytest.mark.parametrize(("most", "is_taken"), [(MOST - 1, False), (MOST, True)])
-def test_a_deletion_that_may_rewrite_too_many_is_not_usual(most, is_taken):
-    driver = PoolDriver(limits={"max_sentences_per_deletion": most})
-    driver.run([upsert(0, "r", ("a", base64_vector([1, 0, 0])))])
-    driver.run([delete_sentences(1, "r#0")])
+@pytest.mark.parametrize(
+    ("most", "dimension", "ids", "is_taken"),
+    [
+        (MOST - 1, 3, ["r#0", "s#0"], False),
+        (MOST - 1, 3, ["r#0", "r#1"], True),
+        (MOST, 3, ["r#0", "s#0"], True),
+        (2, 2**16, ["r#0", "s#0"], True),  # a row has the vector of one sentence
+    ],
+)
+def test_a_deletion_that_may_rewrite_too_many_is_not_usual(most, dimension, ids, is_taken):
+    limits = {"max_sentences_per_deletion": most, "dimension": dimension}
+    driver = PoolDriver(limits=limits | {"max_event_bytes": 10**6})
+    driver.run([upsert(0, "r", ("a", base64_vector([1] * dimension)))])
+    driver.run([delete_sentences(1, *ids)])
     assert driver.taken == 1 + is_taken
 
 

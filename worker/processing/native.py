@@ -35,9 +35,9 @@ from worker.state.rows import decode_header
 if TYPE_CHECKING:
     from worker._native import Pool, Processed
 
-MOST_SENTENCES: Final = 4096
-"""Live ones of an entity in the pool, which computes all distances. The algorithm of larger ones
-computes few.
+MOST_SENTENCES: Final = 32_768
+"""Live ones of an entity in the pool. Numbers of native code fit then, and reading the entity again
+takes no more than a fraction of a second.
 """
 FEW_SENTENCES: Final = 256
 """Up to so many an entity takes no more memory in the pool than in Python's cache. It is read again
@@ -45,7 +45,7 @@ quickly, too. Larger ones come into the pool only while there is room for many, 
 none of them in memory: reading it again for each change of sides would take longer than its events.
 """
 ROOM: Final = 0.75  # of COVERSUMM_CACHE_BYTES
-SENTENCE_BYTES, SET_BYTES = 1200, 8  # of a sentence in the pool besides its vector; in each facet
+SENTENCE_BYTES: Final = 1200  # of a sentence in the pool besides its vector
 MOST_UNFIT: Final = 10_000
 EntityRows = Iterable[tuple[bytes, bytes]]
 MISSING: Final = (
@@ -115,8 +115,7 @@ class NativeEntities:
         self._defined: set[int] = set()  # partitions whose facets the pool has
         self._unfit: set[EntityKey] = set()  # the pool did not take these, Python may hold them
         self._mentions = partial(answer, config.facets)
-        sets = 0 if config.facets is None else len(config.facets.definitions.sets)
-        self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension + SET_BYTES * sets
+        self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension
 
     def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> dict[int, int]:
         """By index, among those of new records, the sentences that each event adds, replaces or
@@ -250,7 +249,7 @@ def answer(
 
 
 def count_native(stats: Stats, done: Processed) -> None:
-    """Count what the pool did, which ranks every step by all distances."""
+    """Count what the pool did; its searches are not counted."""
     stats.outcomes.update(done.outcomes)
     stats.set_changes += done.set_changes
     stats.future_dates += done.future_dates

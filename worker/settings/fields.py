@@ -194,8 +194,8 @@ class Fields:
         "auto",
         kinds.choice("auto", "off", "require"),
         "Whether [native code](../image.md#native-code) takes the usual events of entities with at "
-        "most 4,096 sentences, with the same results. `auto` uses it if it is installed, `require` "
-        "ends the worker if it is not, `off` processes all events in Python",
+        "most 32,768 sentences, with the same results. `auto` uses it if it is installed, "
+        "`require` ends the worker if it is not, `off` processes all events in Python",
     )
     embedder: str = setting("onnx", kinds.text(embedders.PATTERN, embedders.FORMS), embedders.HELP)
     model_file: Path | None = setting(  # noqa: RUF009 - it is a field

@@ -97,5 +97,6 @@ METHODS = {
         Method("coversumm-random", False, OTHERS, _variant("coversumm-random")),
         Method("coversumm-decay", False, OTHERS, _variant("coversumm-decay")),
         Method("exact", True, OURS, _variant("exact")),
+        Method("native", True, OURS, _variant("native"), "worker._native", "coversumm-worker"),
     )
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.bench.canvas import Canvas
 
-OURS = {"exact": "#b2182b", "exact, amortised": "#fdb863"}
+OURS = {"exact": "#b2182b", "exact, amortised": "#fdb863", "native": "#67001f"}
 THEIRS = (
     "#2166ac",
     "#4393c3",

@@ -78,7 +78,7 @@ impl Batch {
             }
             Change::DeleteSentences(named) => self.delete_sentences(entity, origin, named, facets),
         };
-        entity.counts.sentences = entity.sentences.len() as u64;
+        entity.counts.sentences = entity.vectors.count() as u64;
         let name = if let Outcome::Ignored(why) = outcome { why } else { "applied" };
         *self.outcomes.entry((event.change.name(), name)).or_default() += 1;
         if matches!(outcome, Outcome::Ignored(_)) {
@@ -117,7 +117,7 @@ impl Batch {
         let is_move = !removed.is_empty() || !added.is_empty();
         count(entity, facets, number, -1);
         entity.newest.leave(&mut entity.reviews, number);
-        entity.remove(removed);
+        entity.remove(&removed);
         let was_live = stored.is_some() && !entity.reviews[number as usize].is_deleted;
         entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
@@ -132,7 +132,7 @@ impl Batch {
         let rating = review.details.rating;
         let bits = facets.map(|facets| facets.admits(review));
         entity.count_review(number, 1);
-        let added = added.into_iter().zip(vectors.chunks_exact(entity.dimension));
+        let added = added.into_iter().zip(vectors.chunks_exact(entity.vectors.dimension));
         let added = added.map(|(Given { ordinal, text, labels, words }, vector)| {
             let sets = facets.zip(bits);
             let sets = sets.map(|(one, bits)| one.sets_of(vector, labels, bits, rating));
@@ -170,7 +170,7 @@ impl Batch {
         let is_move = !removed.is_empty();
         count(entity, facets, number, -1);
         entity.newest.leave(&mut entity.reviews, number);
-        entity.remove(removed);
+        entity.remove(&removed);
         entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) = (version, true, false);
@@ -208,7 +208,7 @@ impl Batch {
         if removed.is_empty() {
             return Outcome::Ignored("ignored:unknown_sentence");
         }
-        entity.remove(removed);
+        entity.remove(&removed);
         for number in left {
             count(entity, facets, number, 1);
         }
@@ -258,7 +258,7 @@ impl Batch {
 
     /// Note the entity's set, if this event changed it.
     fn publish(&mut self, entity: &mut Entity, event: Event, publication: &Publication) {
-        let ranked = entity.rank(publication.k);
+        let ranked = entity.rank();
         let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
         if entity.is_shown(&ranked, before.len()) {
             return;
@@ -361,6 +361,7 @@ impl Touched {
             (review.is_written, review.has_vectors_row) = (false, has_vectors);
         }
         entity.touched = None;
+        entity.measure_reviews(self.written.iter().copied());
         (rows, newest)
     }
 }

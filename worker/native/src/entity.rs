@@ -1,26 +1,22 @@
 //! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
-//!
-//! The summary is that of `worker.coversumm`: the k sentences with the lowest keys
-//! `n*|x|^2 - 2*x.S`, S being the sum of the n vectors that count, by id where keys are equal. All
-//! numbers are exact integers: |x|^2 is below 2^31 and n at most `MOST`, so 64 bits hold each.
 
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::NewestFirst;
-use crate::review::{Counts, Details, Findings, Member, Review, SentenceId, TextDigest};
-use crate::vector::{AT_ONCE, Row, SCALE, products_of, products_with, square, total};
+use crate::reservoir::{Centroid, Copies, Live, Ranked, Reservoir};
+use crate::review::{Counts, Member, Review, SentenceId, TextDigest};
+use crate::vector::{AT_ONCE, Vectors, allocated, push};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::mem::{replace, take};
 use std::sync::Arc;
 
 /// Reviews that are looked through as fast as a table is asked, and without its memory.
 const FEW_REVIEWS: usize = 32;
-/// Bytes that an allocation takes beside its own.
-const ALLOCATED: usize = 16;
-/// Most live sentences of an entity with which all numbers fit: 3*n^2*|x|^2 is below 2^57.
-pub const MOST: usize = 4096;
+/// Most live sentences of an entity with which all numbers fit: |S|^2 is below 2^61.
+pub const MOST: usize = 32_768;
 #[derive(Default, Debug)]
 pub struct Sentence {
     pub text: Box<str>,
@@ -33,10 +29,6 @@ pub struct Sentence {
     pub words: Option<u64>,
     /// Whether the present set has it, with this text.
     pub is_shown: bool,
-    /// Whether no other live sentence with its vector has a lower id.
-    is_lowest: bool,
-    /// How many live sentences have its vector.
-    pub support: u32,
     /// Of the text, once it was needed.
     digest: Option<TextDigest>,
     /// The part of it that is the same in every message, while it is shown.
@@ -45,44 +37,19 @@ pub struct Sentence {
 
 impl Sentence {
     pub fn new(review: u32, ordinal: u32, text: Box<str>) -> Self {
-        Sentence { text, review, ordinal, is_lowest: true, support: 1, ..Sentence::default() }
+        Sentence { text, review, ordinal, ..Sentence::default() }
     }
 
     pub fn digest(&mut self) -> TextDigest {
         let text = &self.text;
         *self.digest.get_or_insert_with(|| Blake2b::<U16>::digest(text.as_bytes()).into())
     }
-}
 
-/// How often a vector with several live sentences is shown, and counts in the centroid.
-#[derive(Clone, Copy, Default, PartialEq, Debug)]
-pub enum Copies {
-    #[default]
-    Each,
-    ShownOnce,
-    CountedOnce,
-}
-
-/// The centroid S/n of the sentences that count.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Centroid {
-    pub n: i64,
-    /// |S|^2.
-    pub total_square: i64,
-}
-
-impl Centroid {
-    /// The distance of a sentence with this key in millionths, halves up:
-    /// sqrt((n*key + |S|^2) / (n*scale)^2).
-    pub fn micros(self, key: i64) -> u64 {
-        let numerator = (self.n * key + self.total_square) as u128;
-        let quadruple = 4_000_000_000_000 * numerator / ((self.n * SCALE) as u128).pow(2);
-        (quadruple.isqrt() as u64).div_ceil(2)
+    /// Approximate bytes in memory beside its own.
+    fn measure(&self) -> usize {
+        allocated(self.text.len()) + self.quote.as_ref().map_or(0, |quote| allocated(quote.len()))
     }
 }
-
-/// A ranked sentence: its key, and its number among the live ones.
-pub type Ranked = (i64, u32);
 
 #[derive(Default, Debug)]
 pub struct Entity {
@@ -95,16 +62,15 @@ pub struct Entity {
     /// By id the numbers of the reviews, if they are more than few.
     numbers: HashMap<Arc<str>, u32>,
     pub newest: NewestFirst,
+    /// At the places of their vectors.
     pub sentences: Vec<Sentence>,
+    pub vectors: Vectors,
     copies: Copies,
-    pub centroid: Centroid,
-    pub dimension: usize,
-    /// Of the sentences.
-    vectors: Vec<Row>,
-    /// |x|^2 of each.
-    squares: Vec<i32>,
-    /// x.S of each.
-    products: Vec<i64>,
+    summary: Reservoir,
+    /// The sentences of the present set.
+    shown: Vec<u32>,
+    /// Approximate bytes of texts and reviews beside their lists.
+    held: usize,
     /// Ids and digests of the set last published, in its rank order.
     pub published: Vec<Member>,
     /// Source offset of that change.
@@ -118,10 +84,26 @@ pub struct Entity {
     pub bytes: usize,
 }
 
+/// The order of the texts of sentences' ids.
+pub fn by_id(sentences: &[Sentence], reviews: &[Review]) -> impl Fn(u32, u32) -> Ordering {
+    let part = |row: u32| {
+        let one = &sentences[row as usize];
+        (&*reviews[one.review as usize].id, one.ordinal)
+    };
+    move |one, other| {
+        let (one, other) = (part(one), part(other));
+        let shared = one.0.len().min(other.0.len());
+        let text = |(review, ordinal)| format!("{review}#{ordinal}");
+        let starts = (&one.0.as_bytes()[..shared], &other.0.as_bytes()[..shared]);
+        starts.0.cmp(starts.1).then_with(|| text(one).cmp(&text(other)))
+    }
+}
+
 impl Entity {
     /// One without reviews.
-    pub fn new(dimension: usize, copies: Copies) -> Self {
-        Entity { dimension, copies, ..Entity::default() }
+    pub fn new(dimension: usize, k: usize, copies: Copies) -> Self {
+        let (vectors, summary) = (Vectors::new(dimension), Reservoir::new(k, copies));
+        Entity { vectors, copies, summary, ..Entity::default() }
     }
 
     // -- reviews
@@ -152,302 +134,181 @@ impl Entity {
 
     /// The live sentences of a review, by position in it.
     pub fn sentences_of(&self, review: u32) -> Vec<u32> {
-        let live = self.reviews[review as usize].live as usize;
-        let own = (0..self.sentences.len()).rev(); // those of a new one are the last
-        let own = own.filter(|at| self.sentences[*at].review == review);
-        let mut found: Vec<u32> = own.take(live).map(|at| at as u32).collect();
-        found.sort_unstable_by_key(|at| self.sentences[*at as usize].ordinal);
-        found
-    }
-
-    /// Likewise of each of these reviews, which ascend, in any order.
-    pub fn sentences_of_each(&self, reviews: &[u32]) -> Vec<Vec<u32>> {
-        let mut found = vec![Vec::new(); reviews.len()];
-        for (row, one) in (0..).zip(&self.sentences) {
-            if let Ok(place) = reviews.binary_search(&one.review) {
-                found[place].push(row);
-            }
-        }
-        found
+        self.reviews[review as usize].live.clone()
     }
 
     // -- sentences
 
     /// The id of a live sentence.
-    fn id(&self, at: usize) -> SentenceId {
-        let one = &self.sentences[at];
+    fn id(&self, at: u32) -> SentenceId {
+        let one = &self.sentences[at as usize];
         let review = &self.reviews[one.review as usize].id;
         SentenceId { review: review.clone(), ordinal: one.ordinal }
     }
 
-    /// The order of their texts.
-    fn by_id(&self, at: usize, other: usize) -> Ordering {
-        self.id(at).to_string().cmp(&self.id(other).to_string())
-    }
-
-    pub fn squares(&self) -> impl Iterator<Item = i64> {
-        self.squares.iter().map(|square| i64::from(*square))
-    }
-
-    pub fn vector(&self, at: u32) -> &[i16] {
-        &self.vectors[at as usize]
-    }
-
-    /// Add live sentences with these vectors, each of them in these sets of facets.
+    /// Add live sentences of a review with these vectors, each of them in these sets of facets.
     pub fn add(&mut self, added: Vec<(Sentence, Sets)>, vectors: &[i16]) {
-        make_room(&mut self.vectors, added.len());
         let mut added = added.into_iter();
-        for vectors in vectors.chunks(AT_ONCE * self.dimension) {
-            let vectors: Vec<&[i16]> = vectors.chunks_exact(self.dimension).collect();
-            self.vectors.extend(vectors.iter().map(|vector| Row::from(*vector)));
-            let products = products_of(&self.vectors, &vectors);
-            for (products, (sentence, sets)) in products.iter().zip(added.by_ref()) {
-                self.add_sentence(sentence, sets, products);
+        let dimension = self.vectors.dimension;
+        for vectors in vectors.chunks(AT_ONCE * dimension) {
+            let vectors: Vec<&[i16]> = vectors.chunks_exact(dimension).collect();
+            let insert = |x: &&[i16]| {
+                let row = self.vectors.insert((*x).into());
+                (row, self.is_counting(row))
+            };
+            let rows: Vec<(u32, bool)> = vectors.iter().map(insert).collect();
+            let all = self.vectors.products_with_all(&vectors);
+            for (at, ((row, is_counting), one)) in rows.into_iter().zip(added.by_ref()).enumerate()
+            {
+                self.add_sentence(row, one, all.get(at).map(Vec::as_slice), is_counting);
             }
         }
     }
 
-    /// Add the next sentence, whose vector is there; `products` are its own with all others.
-    fn add_sentence(&mut self, sentence: Sentence, sets: Sets, products: &[i64]) {
-        let row = self.sentences.len();
-        let (own, products) = (products[row], &products[..row]);
-        self.reviews[sentence.review as usize].live += 1;
-        push(&mut self.squares, own as i32); // about SCALE squared, below 2^31
-        push(&mut self.sentences, sentence);
-        let product = match self.count_sentence(row) {
-            Some(copy) => self.products[copy],
-            None => {
-                let counting = products.iter().zip(&self.sentences);
-                let counting = counting.filter(|(_, one)| self.is_counting(one));
-                let before: i64 = counting.map(|(product, _)| product).sum(); // vector.S
-                self.change(products, 1);
-                if !self.facets.is_empty() {
-                    self.facets.add(sets, products, own);
-                }
-                self.centroid.total_square += 2 * before + own;
-                before + own
-            }
-        };
-        push(&mut self.products, product);
+    /// Add a sentence whose vector is at this place. `all`: its products with all others, if they
+    /// are few.
+    fn add_sentence(
+        &mut self,
+        row: u32,
+        (sentence, sets): (Sentence, Sets),
+        all: Option<&[i64]>,
+        is_counting: bool,
+    ) {
+        self.held += sentence.measure();
+        push(&mut self.reviews[sentence.review as usize].live, row);
+        if let Some(place) = self.sentences.get_mut(row as usize) {
+            *place = sentence;
+        } else {
+            push(&mut self.sentences, sentence);
+        }
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        let live = Live { vectors: &self.vectors, by_id };
+        self.summary.add(live, row, all, is_counting);
+        self.facets.add(live, row, sets, all);
     }
 
     /// Remove these live sentences.
-    pub fn remove(&mut self, mut gone: Vec<u32>) {
-        gone.sort_unstable();
-        while !gone.is_empty() {
-            self.remove_last(gone.split_off(gone.len().saturating_sub(AT_ONCE)));
-        }
-    }
-
-    /// Remove these, from the last one to the first.
-    fn remove_last(&mut self, mut gone: Vec<u32>) {
-        let vectors: Vec<&[i16]> = gone.iter().map(|row| self.vector(*row)).collect();
-        let mut products = products_of(&self.vectors, &vectors);
-        while let (Some(at), Some(own)) = (gone.pop(), products.pop()) {
-            let row = at as usize;
-            if self.uncount_sentence(row) {
-                self.centroid.total_square += own[row] - 2 * self.products[row];
-                self.change(&own, -1);
-                if !self.facets.is_empty() {
-                    self.facets.remove(row, &own, own[row]);
-                }
-            }
-            let sentence = self.sentences.swap_remove(row);
-            self.reviews[sentence.review as usize].live -= 1;
-            self.squares.swap_remove(row);
-            self.products.swap_remove(row);
-            self.vectors.swap_remove(row);
-            for others in &mut products {
-                others.swap_remove(row);
+    pub fn remove(&mut self, gone: &[u32]) {
+        for rows in gone.chunks(AT_ONCE) {
+            let vectors: Vec<&[i16]> = rows.iter().map(|row| self.vectors.get(*row)).collect();
+            let all = self.vectors.products_with_all(&vectors);
+            for (at, row) in rows.iter().enumerate() {
+                self.remove_sentence(*row, all.get(at).map(Vec::as_slice));
             }
         }
     }
 
-    /// Add the products with a vector, `sign` times, to those of the live sentences.
-    fn change(&mut self, products: &[i64], sign: i64) {
-        for (of_all, product) in self.products.iter_mut().zip(products) {
-            *of_all += sign * product;
-        }
+    fn remove_sentence(&mut self, row: u32, all: Option<&[i64]>) {
+        let is_counting = self.is_counting(row);
+        let by_id = by_id(&self.sentences, &self.reviews);
+        let live = Live { vectors: &self.vectors, by_id: &by_id };
+        self.summary.remove(live, row, all, is_counting);
+        self.facets.move_to(live, row, Sets::default(), all);
+        drop(by_id);
+        self.vectors.remove(row);
+        let sentence = take(&mut self.sentences[row as usize]);
+        self.held -= sentence.measure();
+        self.reviews[sentence.review as usize].live.retain(|other| *other != row);
     }
 
-    /// Its products with all live sentences.
-    pub fn products_with(&self, row: u32) -> Vec<i64> {
-        products_of(&self.vectors, &[self.vector(row)]).swap_remove(0)
+    /// Whether a sentence counts in the centroid, but for copies that are no vectors yet.
+    fn is_counting(&self, row: u32) -> bool {
+        self.copies != Copies::CountedOnce || !self.vectors.has_copy(row)
     }
 
-    /// Fill in the products x.S of these sentences, S being their sum, and return |S|^2.
-    pub fn products_of(&self, rows: &[usize], products: &mut [i64]) -> i64 {
-        let vectors: Vec<&[i16]> = rows.iter().map(|row| &*self.vectors[*row]).collect();
-        let total = total(&vectors, self.dimension);
-        for (row, product) in rows.iter().zip(products_with(&vectors, &total)) {
-            products[*row] = product;
-        }
-        total.iter().map(|sum| i64::from(*sum).pow(2)).sum()
-    }
-
-    /// Begin with these sentences in an entity without any. `None`: a vector is too long.
-    pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vec<Row>) -> Option<()> {
-        let squares = vectors.iter().map(|vector| i32::try_from(square(vector)).ok());
-        self.squares = squares.collect::<Option<_>>()?;
+    /// Begin with these sentences in an entity without any, each at the place of its vector.
+    pub fn fill(&mut self, sentences: Vec<Sentence>, vectors: Vectors) {
         (self.sentences, self.vectors) = (sentences, vectors);
-        let all: Vec<&[i16]> = self.vectors.iter().map(|row| &**row).collect();
-        let mut total = total(&all, self.dimension);
-        for at in 0..self.sentences.len() {
-            if self.count_sentence(at).is_some() {
-                total
-                    .iter_mut()
-                    .zip(&self.vectors[at])
-                    .for_each(|(sum, number)| *sum -= i32::from(*number));
-            }
+        for (row, one) in (0..).zip(&self.sentences) {
+            self.held += one.measure();
+            push(&mut self.reviews[one.review as usize].live, row);
         }
-        let all: Vec<&[i16]> = self.vectors.iter().map(|row| &**row).collect();
-        self.products = products_with(&all, &total);
-        self.centroid.total_square = total.iter().map(|sum| i64::from(*sum).pow(2)).sum();
-        Some(())
-    }
-
-    // -- copies
-
-    /// Those of the first `rows` sentences, but this one, that have its vector.
-    pub fn copies_of(&self, at: usize, rows: usize) -> Vec<usize> {
-        let (own, vector) = (self.squares[at], self.vector(at as u32));
-        let alike = self.squares[..rows].iter().enumerate().filter(|(_, other)| **other == own);
-        let copies = alike.map(|(row, _)| row).filter(|row| *row != at);
-        copies.filter(|row| self.vector(*row as u32) == vector).collect()
-    }
-
-    /// Whether a live sentence counts in the centroid.
-    fn is_counting(&self, one: &Sentence) -> bool {
-        one.is_lowest || self.copies != Copies::CountedOnce
-    }
-
-    /// Count a sentence with the copies before it; one that counts in the centroid for it.
-    fn count_sentence(&mut self, at: usize) -> Option<usize> {
-        let copies = self.copies_of(at, at);
-        for row in copies.iter().chain([&at]) {
-            self.sentences[*row].support = copies.len() as u32 + 1;
+        let mut counting: Vec<u32> = (0..self.vectors.places() as u32).collect();
+        if self.copies == Copies::CountedOnce {
+            let vector = |row: u32| (self.vectors.square(row), self.vectors.get(row));
+            counting.sort_unstable_by(|one, other| vector(*one).cmp(&vector(*other)));
+            counting.dedup_by(|one, other| vector(*one) == vector(*other));
         }
-        let lowest = copies.into_iter().find(|row| self.sentences[*row].is_lowest);
-        if let Some(row) = lowest {
-            let is_lower = self.by_id(at, row).is_lt();
-            self.sentences[if is_lower { row } else { at }].is_lowest = false;
-        }
-        let counting = lowest.filter(|_| self.copies == Copies::CountedOnce);
-        self.centroid.n += i64::from(counting.is_none());
-        counting
-    }
-
-    /// Count a sentence no more; whether none counts in the centroid for it.
-    fn uncount_sentence(&mut self, at: usize) -> bool {
-        let copies = self.copies_of(at, self.sentences.len());
-        for row in &copies {
-            self.sentences[*row].support = copies.len() as u32;
-        }
-        let lowest = copies.into_iter().min_by(|a, b| self.by_id(*a, *b));
-        if let Some(row) = lowest {
-            self.sentences[row].is_lowest = true;
-        }
-        let is_last = lowest.is_none() || self.copies != Copies::CountedOnce;
-        self.centroid.n -= i64::from(is_last);
-        is_last
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        self.summary.begin(Live { vectors: &self.vectors, by_id }, &counting, |_| true);
     }
 
     // -- the summary
 
     /// The k nearest to the centroid, in rank order.
-    pub fn rank(&self, k: usize) -> Vec<Ranked> {
-        let (n, is_each) = (self.centroid.n, self.copies == Copies::Each);
-        let numbers = self.squares().zip(&self.products).zip(0..);
-        let ranked = numbers
-            .filter(|(_, at)| is_each || self.sentences[*at as usize].is_lowest)
-            .map(|((own, product), at)| (n * own - 2 * product, at))
-            .collect();
-        self.nearest(ranked, k)
+    pub fn rank(&mut self) -> Vec<Ranked> {
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        self.summary.rank(Live { vectors: &self.vectors, by_id }, |row| self.vectors.has(row))
     }
 
-    /// The k lowest keys in order, by id where keys are equal.
-    pub fn nearest(&self, mut ranked: Vec<Ranked>, k: usize) -> Vec<Ranked> {
-        let by_id = |a: &Ranked, b: &Ranked| self.by_id(a.1 as usize, b.1 as usize);
-        let order = |a: &Ranked, b: &Ranked| a.0.cmp(&b.0).then_with(|| by_id(a, b));
-        if k < ranked.len() {
-            ranked.select_nth_unstable_by(k, order);
-            ranked.truncate(k);
-        }
-        ranked.sort_unstable_by(order);
-        ranked
+    pub fn centroid(&self) -> Centroid {
+        self.summary.centroid
     }
 
     /// Whether these are the sentences of the present set, of so many, as far as that is known.
     pub fn is_shown(&self, ranked: &[Ranked], count: usize) -> bool {
-        let is_in = |one: &Ranked| self.sentences[one.1 as usize].is_shown;
+        let is_in = |one: &Ranked| self.sentences[one.row as usize].is_shown;
         ranked.len() == count && ranked.iter().all(is_in)
     }
 
     /// Ids and digests of these sentences.
     pub fn set_of(&mut self, ranked: &[Ranked]) -> Vec<Member> {
-        let mut named = |at: u32| {
-            let id = self.id(at as usize);
-            (id, self.sentences[at as usize].digest())
-        };
-        ranked.iter().map(|(_, at)| named(*at)).collect()
+        let mut named = |row: u32| (self.id(row), self.sentences[row as usize].digest());
+        ranked.iter().map(|one| named(one.row)).collect()
     }
 
     /// Note that the present set has these sentences.
     pub fn mark(&mut self, ranked: &[Ranked]) {
-        for one in &mut self.sentences {
-            one.is_shown = false;
+        let before = replace(&mut self.shown, ranked.iter().map(|one| one.row).collect());
+        for row in &before {
+            self.sentences[*row as usize].is_shown = false;
         }
-        for (_, at) in ranked {
-            self.sentences[*at as usize].is_shown = true;
+        for row in &self.shown {
+            self.sentences[*row as usize].is_shown = true;
         }
-        for (row, one) in self.sentences.iter_mut().enumerate() {
-            if !one.is_shown && !self.facets.shows(row) {
-                one.quote = None;
+        self.drop_quotes(&before);
+    }
+
+    /// The part of a sentence that is the same in every message, which is `made` once.
+    pub fn quote(&mut self, row: u32, made: impl Fn(&Sentence, &Review) -> Vec<u8>) -> Arc<[u8]> {
+        let one = &mut self.sentences[row as usize];
+        if let Some(quote) = &one.quote {
+            return quote.clone();
+        }
+        let quote: Arc<[u8]> = made(one, &self.reviews[one.review as usize]).into();
+        self.held += allocated(quote.len());
+        one.quote.insert(quote).clone()
+    }
+
+    /// Forget the quotes of those that no present set has.
+    pub fn drop_quotes(&mut self, rows: &[u32]) {
+        for row in rows {
+            let one = &mut self.sentences[*row as usize];
+            if !one.is_shown && !self.facets.shows(*row) {
+                self.held -= one.quote.take().map_or(0, |quote| allocated(quote.len()));
             }
+        }
+    }
+
+    /// Note what these reviews take now.
+    pub fn measure_reviews(&mut self, changed: impl IntoIterator<Item = u32>) {
+        for number in changed {
+            let review = &mut self.reviews[number as usize];
+            let bytes = review.measure();
+            self.held = self.held + bytes - replace(&mut review.bytes, bytes);
         }
     }
 
     /// Approximate bytes in memory.
     pub fn measure(&self) -> usize {
-        let allocated = |bytes: usize| if bytes == 0 { 0 } else { bytes + ALLOCATED };
-        let of_sentence = |one: &Sentence| {
-            let quote = one.quote.as_ref().map_or(0, |quote| quote.len() + ALLOCATED);
-            allocated(one.text.len()) + allocated(quote)
-        };
-        let of_findings = |one: &Findings| {
-            let language = one.language.as_deref().map_or(0, str::len);
-            allocated(size_of::<Findings>()) + allocated(language)
-        };
-        let of_review = |one: &Review| {
-            let Details { occurred_at, language, country, author_id, .. } = &one.details;
-            let texts = [occurred_at, language, country, author_id];
-            allocated(one.id.len() + 16)
-                + one.findings.as_deref().map_or(0, of_findings)
-                + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
-        };
         size_of::<Entity>()
-            + self.vectors.capacity() * size_of::<Row>()
-            + self.vectors.len() * allocated(2 * self.dimension)
-            + self.squares.capacity() * size_of::<i32>()
-            + self.products.capacity() * size_of::<i64>()
+            + self.held
+            + self.vectors.measure()
+            + self.summary.measure()
             + self.sentences.capacity() * size_of::<Sentence>()
-            + self.sentences.iter().map(of_sentence).sum::<usize>()
             + self.reviews.capacity() * size_of::<Review>()
-            + self.reviews.iter().map(of_review).sum::<usize>()
             + self.numbers.capacity() * 32
             + self.published.capacity() * size_of::<Member>()
             + self.facets.measure()
     }
-}
-
-/// Room for so many more, and an eighth: there are many small entities.
-fn make_room<T>(list: &mut Vec<T>, more: usize) {
-    if list.capacity() < list.len() + more {
-        list.reserve_exact(list.len() / 8 + more);
-    }
-}
-
-fn push<T>(list: &mut Vec<T>, one: T) {
-    make_room(list, 1);
-    list.push(one);
 }

@@ -247,9 +247,13 @@ fn given_sentences(
         items += 1;
         Some(())
     })?;
-    let of_a_row = (CHUNK_BYTES / (4 + 2 * limits.dimension)).max(1);
     let most = limits.max_sentences_per_review;
-    (items as usize <= most && sentences.len() <= of_a_row).then_some((sentences, vectors))
+    (items as usize <= most && sentences.len() <= of_a_row(limits)).then_some((sentences, vectors))
+}
+
+/// Most sentences of a review in the pool: those with one row of vectors.
+fn of_a_row(limits: &Limits) -> usize {
+    (CHUNK_BYTES / (4 + 2 * limits.dimension)).max(1)
 }
 
 type Item<'a> = (Cow<'a, str>, Option<Cow<'a, str>>, Option<Raw<'a>>);
@@ -305,9 +309,11 @@ fn named_sentences(raw: Raw<'_>, limits: &Limits) -> Option<Vec<(Box<str>, Vec<u
         }
         Some(())
     })?;
-    // All live sentences of an entity may be named, so that no event rewrites too many.
+    // No event may rewrite too many sentences of several reviews.
     let most = limits.max_sentences_per_deletion;
-    (count <= most.min(MOST_NAMED) && limits.most_sentences <= most).then_some(named)
+    let rewritten = limits.most_sentences.min(named.len() * of_a_row(limits));
+    let is_usual = named.len() < 2 || rewritten <= most;
+    (count <= most.min(MOST_NAMED) && is_usual).then_some(named)
 }
 
 /// The review and the position in an id of a sentence, as `worker.state.keys.parse_sentence_id`.

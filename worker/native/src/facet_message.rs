@@ -102,8 +102,7 @@ impl Publication {
         let known = changed.rankings[set].take();
         let (ranked, centroid) = known.unwrap_or_else(|| entity.ranking_of(set));
         out.extend_from_slice(PARTS[part].as_bytes());
-        let support = |entity: &Entity, row: u32| entity.support_in(set, row);
-        ShownSet::of(entity, &ranked, centroid, support).write(out);
+        ShownSet::of(entity, &ranked, centroid).write(out);
         out.push(b']');
     }
 }

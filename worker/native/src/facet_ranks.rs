@@ -1,8 +1,9 @@
 //! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
 
-use crate::entity::{Centroid, Entity, Ranked};
+use crate::entity::{Entity, by_id};
 use crate::facet_sets::{FacetSets, Set};
 use crate::facets::{Criteria, Sets};
+use crate::reservoir::{Centroid, Live, Ranked};
 use crate::review::{Member, in_order_of};
 use std::mem::{replace, take};
 
@@ -54,10 +55,10 @@ impl Entity {
 
     /// Begin a set with the sentences that it has.
     fn fill_set(&self, set: &mut Set, of: &[Sets]) {
-        let rows: Vec<usize> = (0..of.len()).filter(|row| set.of.is_in(&of[*row])).collect();
-        set.n = rows.len() as i64;
-        set.products = vec![0; of.len()];
-        set.total_square = self.products_of(&rows, &mut set.products);
+        let is_in = |row: u32| set.of.is_in(&of[row as usize]);
+        let rows: Vec<u32> = (0..of.len() as u32).filter(|row| is_in(*row)).collect();
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        set.nearest.begin(Live { vectors: &self.vectors, by_id }, &rows, is_in);
         set.is_touched = true;
     }
 
@@ -68,7 +69,7 @@ impl Entity {
             return;
         }
         let (numbers, bits): (Vec<u32>, Vec<u64>) = moved.into_iter().unzip();
-        let own = self.sentences_of_each(&numbers);
+        let own: Vec<_> = numbers.iter().map(|number| self.sentences_of(*number)).collect();
         let mut moved = Vec::new();
         for ((number, rows), bits) in numbers.iter().zip(&own).zip(bits) {
             self.count_in_facets(criteria, *number, rows, -1);
@@ -87,9 +88,9 @@ impl Entity {
         if moved.len() > ONE_BY_ONE * self.facets.sets.len() {
             return self.move_at_once(moved);
         }
+        let by_id = &by_id(&self.sentences, &self.reviews);
         for (row, sets) in moved {
-            let products = self.products_with(*row);
-            self.facets.move_to(*row as usize, *sets, &products, products[*row as usize]);
+            self.facets.move_to(Live { vectors: &self.vectors, by_id }, *row, *sets, None);
         }
     }
 
@@ -112,7 +113,7 @@ impl Entity {
         let one = &self.sentences[row as usize];
         let review = &self.reviews[one.review as usize];
         let bits = criteria.admits(review);
-        criteria.sets_of(self.vector(row), one.labels, bits, review.details.rating)
+        criteria.sets_of(self.vectors.get(row), one.labels, bits, review.details.rating)
     }
 
     /// Find the facets that a review mentions from the words of its sentences, which are these.
@@ -129,7 +130,7 @@ impl Entity {
     /// mentions: once more (1), or no more (-1).
     pub fn count_in_facets(&mut self, criteria: &Criteria, number: u32, rows: &[u32], by: i32) {
         let review = &self.reviews[number as usize];
-        if review.is_deleted || review.live == 0 {
+        if review.is_deleted || review.live.is_empty() {
             return;
         }
         let mentions = match review.findings().mentions {
@@ -143,17 +144,26 @@ impl Entity {
     pub fn rank_facets(&mut self) -> Changed {
         let mut facets = take(&mut self.facets);
         let mut changed = Changed { sets: Vec::new(), rankings: Vec::new() };
+        let mut unmarked = Vec::new();
         for set in &mut facets.sets {
             let mut is_changed = false;
             let ranking = replace(&mut set.is_touched, false).then(|| {
-                let (ranked, centroid) = self.rank_set(set, &facets.of);
+                let is_in = |row: u32| set.of.is_in(&facets.of[row as usize]);
+                let by_id = by_id(&self.sentences, &self.reviews);
+                let live = Live { vectors: &self.vectors, by_id: &by_id };
+                let ranked = set.nearest.rank(live, is_in);
+                drop(by_id);
                 facets.encoded[set.of.facet] = None;
-                let is_shown = |one: &Ranked| set.of.is_in(&facets.shown[one.1 as usize]);
+                let is_shown = |one: &Ranked| set.of.is_in(&facets.shown[one.row as usize]);
                 if ranked.len() != set.now.len() || !ranked.iter().all(is_shown) {
                     let now = self.set_of(&ranked);
-                    facets.shown.iter_mut().for_each(|shown| shown[set.of.part] &= !set.of.bit);
-                    for (_, row) in &ranked {
-                        facets.shown[*row as usize][set.of.part] |= set.of.bit;
+                    for row in &set.shown {
+                        facets.shown[*row as usize][set.of.part] &= !set.of.bit;
+                    }
+                    unmarked.append(&mut set.shown);
+                    for one in &ranked {
+                        facets.shown[one.row as usize][set.of.part] |= set.of.bit;
+                        set.shown.push(one.row);
                     }
                     is_changed = !is_same(&now, &set.now);
                     let before = replace(&mut set.now, now);
@@ -161,12 +171,13 @@ impl Entity {
                         set.stored.get_or_insert(before);
                     }
                 }
-                (ranked, centroid)
+                (ranked, set.nearest.centroid)
             });
             changed.sets.push(is_changed);
             changed.rankings.push(ranking);
         }
         self.facets = facets;
+        self.drop_quotes(&unmarked);
         changed
     }
 
@@ -178,28 +189,11 @@ impl Entity {
         changed
     }
 
-    /// The ranking of a set.
+    /// The ranking of a set that did not change since it was ranked.
     pub fn ranking_of(&self, set: usize) -> RankedSet {
-        self.rank_set(&self.facets.sets[set], &self.facets.of)
-    }
-
-    fn rank_set(&self, set: &Set, of: &[Sets]) -> RankedSet {
-        let numbers = self.squares().zip(&set.products).zip(of).zip(0..);
-        let key = |(((own, product), sets), at)| {
-            set.of.is_in(sets).then(|| (set.n * own - 2 * product, at))
-        };
-        let ranked = self.nearest(numbers.filter_map(key).collect(), set.of.k);
-        (ranked, Centroid { n: set.n, total_square: set.total_square })
-    }
-
-    /// How many sentences of this set have the vector of that one.
-    pub fn support_in(&self, set: usize, row: u32) -> u32 {
-        if self.sentences[row as usize].support == 1 {
-            return 1;
-        }
-        let (of, rows) = (self.facets.sets[set].of, self.sentences.len());
-        let copies = self.copies_of(row as usize, rows);
-        1 + copies.iter().filter(|copy| of.is_in(&self.facets.of[**copy])).count() as u32
+        let nearest = &self.facets.sets[set].nearest;
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        (nearest.nearest(Live { vectors: &self.vectors, by_id }), nearest.centroid)
     }
 }
 

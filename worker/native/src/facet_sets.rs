@@ -3,17 +3,15 @@
 //! The rules are those of `worker.processing.facets` and `worker.processing.tracked_sets`.
 
 use crate::facets::{Criteria, SetOf, Sets};
+use crate::reservoir::{Copies, Live, Reservoir};
 use crate::review::{Member, ReviewCounts};
 
-/// One set; a list has a number for each live sentence of the entity, in its order.
 #[derive(Default, Debug)]
 pub struct Set {
     pub of: SetOf,
-    pub n: i64,
-    /// x.S of each that is in it.
-    pub products: Vec<i64>,
-    /// |S|^2.
-    pub total_square: i64,
+    pub nearest: Reservoir,
+    /// The sentences of the present set when it became that.
+    pub shown: Vec<u32>,
     /// The present set, which is that last published: ids and digests.
     pub now: Vec<Member>,
     /// Likewise in the order of then, if it was another.
@@ -27,7 +25,7 @@ pub struct Set {
 #[derive(Default, Debug)]
 pub struct FacetSets {
     pub sets: Vec<Set>,
-    /// Of each live sentence.
+    /// By place of a live sentence.
     pub of: Vec<Sets>,
     /// Likewise those whose present set has it, with this text.
     pub shown: Vec<Sets>,
@@ -43,7 +41,11 @@ pub struct FacetSets {
 
 impl FacetSets {
     pub fn new(criteria: &Criteria) -> Self {
-        let set = |of: &SetOf| Set { of: *of, ..Set::default() };
+        let set = |of: &SetOf| Set {
+            of: *of,
+            nearest: Reservoir::new(of.k, Copies::Each),
+            ..Set::default()
+        };
         let facets = criteria.plain.facets.len();
         FacetSets {
             sets: criteria.sets.iter().map(set).collect(),
@@ -58,59 +60,36 @@ impl FacetSets {
         self.sets.is_empty()
     }
 
-    /// A sentence comes last; `products` are its own with the others, `square` with itself.
-    pub fn add(&mut self, sets: Sets, products: &[i64], square: i64) {
-        for set in &mut self.sets {
-            let is_in = set.of.is_in(&sets);
-            let before = if is_in { set.change(&self.of, products, 1) } else { 0 };
-            if is_in {
-                set.n += 1;
-                set.total_square += 2 * before + square;
-            }
-            set.products.push(before + square);
+    /// A sentence comes. `all`: its products with all others, if they are few.
+    pub fn add(&mut self, live: Live, row: u32, sets: Sets, all: Option<&[i64]>) {
+        if !self.is_empty() {
+            let places = self.of.len().max(row as usize + 1);
+            self.of.resize(places, Sets::default());
+            self.shown.resize(places, Sets::default());
+            self.shown[row as usize] = Sets::default();
+            self.move_to(live, row, sets, all);
         }
-        self.of.push(sets);
-        self.shown.push(Sets::default());
-    }
-
-    /// A sentence goes, and the last one takes its place.
-    pub fn remove(&mut self, row: usize, products: &[i64], square: i64) {
-        for set in &mut self.sets {
-            if set.of.is_in(&self.of[row]) {
-                set.n -= 1;
-                set.total_square += square - 2 * set.products[row];
-                set.change(&self.of, products, -1);
-            }
-            set.products.swap_remove(row);
-        }
-        self.of.swap_remove(row);
-        self.shown.swap_remove(row);
     }
 
     /// A sentence leaves sets and joins others.
-    pub fn move_to(&mut self, row: usize, sets: Sets, products: &[i64], square: i64) {
+    pub fn move_to(&mut self, live: Live, row: u32, sets: Sets, all: Option<&[i64]>) {
         for set in &mut self.sets {
-            match (set.of.is_in(&self.of[row]), set.of.is_in(&sets)) {
-                (true, false) => {
-                    set.n -= 1;
-                    set.total_square += square - 2 * set.products[row];
-                    set.change(&self.of, products, -1);
-                }
-                (false, true) => {
-                    let before = set.change(&self.of, products, 1);
-                    set.n += 1;
-                    set.total_square += 2 * before + square;
-                    set.products[row] = before + square;
-                }
-                _ => (),
+            let (was_in, is_in) = (set.of.is_in(&self.of[row as usize]), set.of.is_in(&sets));
+            if was_in && !is_in {
+                set.nearest.remove(live, row, all, true);
+            } else if is_in && !was_in {
+                set.nearest.add(live, row, all, true);
             }
+            set.is_touched |= was_in != is_in;
         }
-        self.of[row] = sets;
+        if let Some(of) = self.of.get_mut(row as usize) {
+            *of = sets;
+        }
     }
 
     /// Whether a present set has the sentence.
-    pub fn shows(&self, row: usize) -> bool {
-        self.shown.get(row).is_some_and(|shown| *shown != Sets::default())
+    pub fn shows(&self, row: u32) -> bool {
+        self.shown.get(row as usize).is_some_and(|shown| *shown != Sets::default())
     }
 
     /// Count a review of these live sentences, which mentions these facets.
@@ -156,7 +135,7 @@ impl FacetSets {
 
     /// Of a visible facet the sentences that it takes.
     pub fn sentences(&self, facet: usize) -> i64 {
-        self.sets[facet].n
+        self.sets[facet].nearest.centroid.n
     }
 
     /// The sets of this facet: all, praise, complaints.
@@ -176,7 +155,7 @@ impl FacetSets {
             let all = set.now.iter().chain(set.stored.iter().flatten());
             size_of::<Member>() * all.count()
         };
-        let set = |set: &Set| size_of::<Set>() + 8 * set.products.capacity() + members(set);
+        let set = |set: &Set| size_of::<Set>() + set.nearest.measure() + members(set);
         let encoded = self.encoded.iter().flatten().map(|one| one.len()).sum::<usize>();
         self.sets.iter().map(set).sum::<usize>()
             + 2 * size_of::<Sets>() * self.of.capacity()
@@ -188,19 +167,5 @@ impl FacetSets {
 impl Set {
     fn published(&self) -> &[Member] {
         self.stored.as_ref().unwrap_or(&self.now)
-    }
-
-    /// Add the products with a sentence that comes (1) or goes (-1) to those of all others, and
-    /// return their sum.
-    fn change(&mut self, of: &[Sets], products: &[i64], sign: i64) -> i64 {
-        let mut sum = 0;
-        for ((own, sets), product) in self.products.iter_mut().zip(of).zip(products) {
-            if self.of.is_in(sets) {
-                *own += sign * product;
-                sum += product;
-            }
-        }
-        self.is_touched = true;
-        sum
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::newest::Recent;
 use crate::review::{RATINGS, Review};
-use crate::vector::{Row, products_of, read_vectors, square};
+use crate::vector::{Vectors, square};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ struct Phrase {
 /// Phrases of which a sentence has at most one, or all that are near enough.
 struct Rivals {
     is_exclusive: bool,
-    vectors: Vec<Row>,
+    vectors: Vectors,
     phrases: Vec<Phrase>,
 }
 
@@ -198,10 +198,11 @@ impl Rivals {
         if plain.thresholds.len() != count || plain.vectors.len() != 2 * count * dimension {
             return None;
         }
-        let vectors = read_vectors(&plain.vectors, dimension);
+        let mut vectors = Vectors::new(dimension);
+        vectors.read(&plain.vectors);
         let phrase = |(at, owners): (usize, &u64)| {
             let (above, below) = plain.thresholds[at];
-            let square = square(&vectors[at]);
+            let square = vectors.square(at as u32);
             let fits = below <= 1_000_000_000 && above <= below && square < 1 << 31;
             fits.then(|| Phrase {
                 owners: *owners,
@@ -217,7 +218,7 @@ impl Rivals {
     /// The facets of the phrase with the highest cosine, the first of equals; 0 if it is below that
     /// phrase's threshold. Or those of all phrases that are near enough. `own`: |x|^2.
     fn nearest(&self, vector: &[i16], own: i128) -> u64 {
-        let products = &products_of(&self.vectors, &[vector])[0];
+        let products = self.vectors.products(0..self.phrases.len() as u32, vector);
         let is_near = |(signed, phrase): &(i128, &Phrase)| {
             signed * phrase.denominator >= phrase.numerator * own
         };

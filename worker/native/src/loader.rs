@@ -3,8 +3,9 @@
 //! `None` stands for all else, damage included: the Python form reads these rows, and names what is
 //! wrong.
 
-use crate::entity::{Copies, Entity, Sentence};
+use crate::entity::{Entity, Sentence};
 use crate::facets::Criteria;
+use crate::reservoir::Copies;
 use crate::review::{
     Counts, Details, Member, RATINGS, Review, ReviewCounts, SentenceId, in_order_of,
 };
@@ -12,7 +13,7 @@ use crate::rows::{
     DELETED, EMBEDDED, FACET_SETS, FUTURE, PUBLISHED, RATED, REVIEW, SEAL_BYTES, VECTORS, checksum,
     header_key,
 };
-use crate::vector::{Row, read_vectors};
+use crate::vector::Vectors;
 use std::collections::HashSet;
 
 /// So many bits of a version are enough, and one more event is far from the last one.
@@ -33,8 +34,7 @@ pub struct Loader<'a> {
     /// By review its texts that no row of vectors was read for.
     texts: Vec<Vec<Stored>>,
     sentences: Vec<Sentence>,
-    vectors: Vec<Row>,
-    dimension: usize,
+    vectors: Vectors,
     criteria: Option<&'a Criteria>,
     /// The sets of facets last published, with the reviews that mentioned them.
     facet_sets: Vec<(Vec<Member>, u32)>,
@@ -44,12 +44,14 @@ impl<'a> Loader<'a> {
     pub fn new(
         name: &str,
         dimension: usize,
+        k: usize,
         copies: Copies,
         most_sentences: usize,
         criteria: Option<&'a Criteria>,
     ) -> Self {
-        let (prefix, entity) = (header_key(name), Entity::new(dimension, copies));
-        Loader { prefix, most_sentences, entity, dimension, criteria, ..Loader::default() }
+        let (prefix, entity) = (header_key(name), Entity::new(dimension, k, copies));
+        let vectors = Vectors::new(dimension);
+        Loader { prefix, most_sentences, entity, vectors, criteria, ..Loader::default() }
     }
 
     /// The next row.
@@ -81,7 +83,7 @@ impl<'a> Loader<'a> {
     }
 
     /// The entity; without rows, or only of deleted incarnations, one that does not exist.
-    pub fn finish(mut self, k: usize) -> Option<Entity> {
+    pub fn finish(mut self) -> Option<Entity> {
         let counts = &self.entity.counts;
         let is_complete = self.texts.iter().all(Vec::is_empty)
             && counts.sentences == self.sentences.len() as u64
@@ -89,8 +91,11 @@ impl<'a> Loader<'a> {
         if !is_complete {
             return None;
         }
-        self.entity.fill(self.sentences, self.vectors)?;
-        let ranked = self.entity.rank(k);
+        if self.vectors.largest() >= 1 << 31 {
+            return None; // numbers might not fit
+        }
+        self.entity.fill(self.sentences, self.vectors);
+        let ranked = self.entity.rank();
         // The set last published is the present one, unless it was made with other settings.
         let now = self.entity.set_of(&ranked);
         self.entity.published = in_order_of(&self.entity.published, &now)?;
@@ -101,12 +106,13 @@ impl<'a> Loader<'a> {
             let rows = 0..self.entity.sentences.len() as u32;
             let of = rows.map(|row| self.entity.sets_of(criteria, row)).collect();
             self.entity.fill_facets(criteria, of, std::mem::take(&mut self.facet_sets))?;
-            let reviews: Vec<u32> = (0..self.entity.reviews.len() as u32).collect();
-            for (number, rows) in reviews.iter().zip(self.entity.sentences_of_each(&reviews)) {
-                self.entity.count_in_facets(criteria, *number, &rows, 1);
+            for number in 0..self.entity.reviews.len() as u32 {
+                let rows = self.entity.sentences_of(number);
+                self.entity.count_in_facets(criteria, number, &rows, 1);
             }
         }
         self.entity.mark(&ranked);
+        self.entity.measure_reviews(0..self.entity.reviews.len() as u32);
         Some(self.entity)
     }
 
@@ -132,7 +138,6 @@ impl<'a> Loader<'a> {
         let is_usual = !has_others && payload.0.is_empty();
         let room = self.most_sentences.min(sentences as usize);
         self.sentences.reserve_exact(room);
-        self.vectors.reserve_exact(room);
         (is_usual && sentences <= self.most_sentences as u64).then_some(())
     }
 
@@ -195,7 +200,6 @@ impl<'a> Loader<'a> {
             is_embedded: flags & EMBEDDED != 0,
             is_future: flags & FUTURE != 0,
             details,
-            live: texts.len() as u32,
             has_vectors_row: !texts.is_empty(),
             ..Review::new(std::str::from_utf8(id).ok()?)
         };
@@ -220,9 +224,8 @@ impl<'a> Loader<'a> {
             sentence.labels = labels;
             self.sentences.push(sentence);
         }
-        let added = self.sentences.len() - self.vectors.len();
-        let bytes = payload.take(2 * self.dimension * added)?;
-        self.vectors.extend(read_vectors(bytes, self.dimension));
+        let added = self.sentences.len() - self.vectors.count();
+        self.vectors.read(payload.take(2 * self.vectors.dimension * added)?);
         payload.0.is_empty().then_some(())
     }
 }

@@ -1,8 +1,9 @@
 //! Messages: the bytes of `summary.changed` and its id and time, as the Python form writes them.
 
-use crate::entity::{Centroid, Entity, Ranked, Sentence};
+use crate::entity::{Entity, Sentence};
 use crate::event::{Change, Event, Origin};
 use crate::json::write_string;
+use crate::reservoir::{Centroid, Ranked};
 use crate::review::{Counts, Member, RATINGS, Review, SentenceId};
 use sha1::{Digest, Sha1};
 use std::io::Write;
@@ -41,28 +42,15 @@ pub struct Shown {
 impl Shown {
     /// Keeps the quotes.
     pub fn of(entity: &mut Entity, ranked: &[Ranked]) -> Self {
-        let support = |entity: &Entity, row: u32| entity.sentences[row as usize].support;
-        let set = ShownSet::of(entity, ranked, entity.centroid, support);
+        let set = ShownSet::of(entity, ranked, entity.centroid());
         Shown { counts: entity.counts.clone(), set }
     }
 }
 
 impl ShownSet {
-    /// `support` is that of a sentence. Keeps the quotes.
-    pub fn of(
-        entity: &mut Entity,
-        ranked: &[Ranked],
-        centroid: Centroid,
-        support: impl Fn(&Entity, u32) -> u32,
-    ) -> Self {
-        let show = |(key, at): &Ranked| {
-            let support = support(entity, *at);
-            let one = &mut entity.sentences[*at as usize];
-            let cached = one.quote.take();
-            let new = || quote(one, &entity.reviews[one.review as usize]).into();
-            let quote = cached.unwrap_or_else(new);
-            (one.quote.insert(quote).clone(), *key, support)
-        };
+    /// Keeps the quotes.
+    pub fn of(entity: &mut Entity, ranked: &[Ranked], centroid: Centroid) -> Self {
+        let show = |one: &Ranked| (entity.quote(one.row, quote), one.key, one.support);
         ShownSet { sentences: ranked.iter().map(show).collect(), centroid }
     }
 

@@ -1,11 +1,12 @@
 //! The pool as Python sees it, `worker/_native.pyi`: entities, and the events that are held.
 
 use crate::apply::Batch;
-use crate::entity::{Copies, MOST};
+use crate::entity::MOST;
 use crate::event::{self, Change, Event, Limits, Origin};
 use crate::facets::{Criteria, PlainFacets};
 use crate::loader::{Loader, MOST_REVIEWS};
 use crate::message::{Emit, Publication};
+use crate::reservoir::Copies;
 use crate::results::{Names, Processed, keys_for_python};
 use crate::rows::EntityRows;
 use crate::store::{Key, Store, key_of};
@@ -207,7 +208,8 @@ impl Pool {
     fn load(&mut self, py: Python<'_>, key: &Key, rows: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Limits { dimension, most_sentences, .. } = self.limits;
         let facets = self.facets.get(&key.0);
-        let mut loader = Loader::new(&key.1, dimension, self.copies, most_sentences, facets);
+        let mut loader =
+            Loader::new(&key.1, dimension, self.publication.k, self.copies, most_sentences, facets);
         let (mut rows, mut is_more) = (rows.try_iter()?, true);
         while is_more {
             let some = rows.by_ref().take(ROWS_AT_ONCE).map(|row| row?.extract());
@@ -219,7 +221,7 @@ impl Pool {
             is_more = !some.is_empty();
         }
         Ok(py.detach(|| {
-            let entity = loader.finish(self.publication.k);
+            let entity = loader.finish();
             entity.map(|entity| self.entities.put(key.clone(), entity)).is_some()
         }))
     }
@@ -230,7 +232,7 @@ impl Pool {
         for event in held {
             let key = key_of(&event.origin);
             let now = self.entities.get(&key);
-            let now = now.map_or((0, 0), |entity| (entity.reviews.len(), entity.sentences.len()));
+            let now = now.map_or((0, 0), |entity| (entity.reviews.len(), entity.vectors.count()));
             let (reviews, sentences) = most.entry(key).or_insert(now);
             *reviews += 1;
             if let Change::Upsert(upsert) = &event.change {
@@ -258,7 +260,7 @@ impl Pool {
         let size = held.iter().map(|event| {
             let entity = self.entities.get(&key_of(&event.origin));
             let stored = |review: &str| {
-                entity.and_then(|one| Some(one.reviews[one.number(review)? as usize].live as usize))
+                entity.and_then(|one| Some(one.reviews[one.number(review)? as usize].live.len()))
             };
             let (reviews, added): (Vec<&Box<str>>, _) = match &event.change {
                 Change::Upsert(one) => (vec![&one.review], Some(one.sentences.len())),

@@ -1,5 +1,6 @@
 //! What the other modules share: reviews, what is counted of them, and sets of their sentences.
 
+use crate::vector::allocated;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -68,8 +69,10 @@ pub struct Review {
     pub is_future: bool,
     pub details: Details,
     pub findings: Option<Box<Findings>>,
-    /// How many of its sentences are live.
-    pub live: u32,
+    /// The places of its live sentences, by position in it.
+    pub live: Vec<u32>,
+    /// What it took in memory when it was last measured.
+    pub bytes: usize,
     /// Whether the rows before this micro-batch have a row of its vectors.
     pub has_vectors_row: bool,
     /// Whether this micro-batch writes it.
@@ -102,6 +105,20 @@ impl Review {
     /// Those to change.
     pub fn findings_mut(&mut self) -> &mut Findings {
         self.findings.get_or_insert_default()
+    }
+
+    /// Approximate bytes in memory beside its own.
+    pub fn measure(&self) -> usize {
+        let of_findings = |one: &Findings| {
+            let language = one.language.as_deref().map_or(0, str::len);
+            allocated(size_of::<Findings>()) + allocated(language)
+        };
+        let Details { occurred_at, language, country, author_id, .. } = &self.details;
+        let texts = [occurred_at, language, country, author_id];
+        allocated(self.id.len() + 16)
+            + allocated(4 * self.live.capacity())
+            + self.findings.as_deref().map_or(0, of_findings)
+            + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
     }
 
     /// Note its language, and the facets whose words its sentences have.

@@ -99,7 +99,7 @@ impl<'a> Writer<'a> {
                 push_u32(&mut out, self.entity.sentences[*at as usize].ordinal as usize);
             }
             for at in sentences {
-                write_vector(&mut out, self.entity.vector(*at));
+                write_vector(&mut out, self.entity.vectors.get(*at));
             }
             rows.push(sealed(key, out));
         } else if review.has_vectors_row {

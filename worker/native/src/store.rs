@@ -111,14 +111,14 @@ fn measure(key: &Key) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::Copies;
+    use crate::reservoir::Copies;
 
     fn key(name: &str) -> Key {
         (0, name.into())
     }
 
     fn existing() -> Entity {
-        let mut entity = Entity::new(3, Copies::Each);
+        let mut entity = Entity::new(3, 1, Copies::Each);
         entity.exists = true;
         entity
     }
@@ -145,7 +145,7 @@ mod tests {
     fn what_does_not_exist_is_not_kept() {
         let mut store = Store::default();
         store.begin();
-        store.put(key("a"), Entity::new(3, Copies::Each));
+        store.put(key("a"), Entity::new(3, 1, Copies::Each));
         store.put(key("b"), existing());
         store.end();
         assert_eq!((store.len(), store.get(&key("a")).is_none()), (1, true));

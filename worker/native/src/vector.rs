@@ -6,6 +6,10 @@ pub const SCALE: i64 = 32767;
 pub type Row = Box<[i16]>;
 /// Vectors that fit, beside a row, into the nearest cache of a core.
 pub const AT_ONCE: usize = 16;
+/// Vectors whose products are computed once for all sets that need some of them.
+const FEW: usize = 256;
+/// Bytes that an allocation takes beside its own.
+const ALLOCATED: usize = 16;
 /// Added to a double below 2^51 and subtracted again it leaves the nearest integer, halves to even.
 const ROUNDER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
@@ -98,38 +102,7 @@ fn folded(squares: &mut [f64]) -> f64 {
     squares[0]
 }
 
-/// Of each y, of at most `AT_ONCE`, its products x.y with the rows, which are read from memory once
-/// for all. A square below 2^31 of each makes any part of x.y so too (Cauchy-Schwarz).
-pub fn products_of(rows: &[Row], ys: &[&[i16]]) -> Vec<Vec<i64>> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2")]
-        fn wide(rows: &[Row], ys: &[&[i16]]) -> Vec<Vec<i64>> {
-            products_by(rows, ys, |x, y| wide_product(x, y))
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: this processor has the instructions.
-            return unsafe { wide(rows, ys) };
-        }
-    }
-    products_by(rows, ys, product)
-}
-
-#[inline(always)]
-fn products_by(
-    rows: &[Row],
-    ys: &[&[i16]],
-    product: impl Fn(&[i16], &[i16]) -> i32,
-) -> Vec<Vec<i64>> {
-    let mut products = vec![vec![0; rows.len()]; ys.len()];
-    for (at, x) in rows.iter().enumerate() {
-        for (y, products) in ys.iter().zip(&mut products) {
-            products[at] = product(x, y).into();
-        }
-    }
-    products
-}
-
+/// x.y. A square below 2^31 of each makes any part of it so too (Cauchy-Schwarz).
 fn product(x: &[i16], y: &[i16]) -> i32 {
     let parts = x.iter().zip(y).map(|(a, b)| i32::from(*a) * i32::from(*b));
     parts.fold(0, i32::wrapping_add)
@@ -154,26 +127,25 @@ fn wide_product(x: &[i16], y: &[i16]) -> i32 {
 }
 
 widest! {
-    /// The product x.total of each row x, `total` being the sum of fewer than 2^16 rows.
-    pub fn products_with(rows: &[&[i16]], total: &[i32]) -> Vec<i64> {
-        let product = |x: &&[i16]| {
-            let parts = x.iter().zip(total).map(|(a, b)| i64::from(i32::from(*a)) * i64::from(*b));
-            parts.sum()
-        };
-        rows.iter().map(product).collect()
+    /// As `product`, of vectors of any length.
+    fn long_product(x: &[i16], y: &[i16]) -> i64 {
+        x.iter().zip(y).map(|(a, b)| i64::from(i32::from(*a) * i32::from(*b))).sum()
     }
 }
 
 widest! {
-    /// The sum of fewer than 2^16 rows.
-    pub fn total(rows: &[&[i16]], dimension: usize) -> Vec<i32> {
-        let mut total = vec![0; dimension];
-        for x in rows {
-            for (sum, number) in total.iter_mut().zip(*x) {
-                *sum += i32::from(*number);
-            }
+    /// The product x.total, `total` being a sum of vectors.
+    pub fn product_with(x: &[i16], total: &[i64]) -> i64 {
+        x.iter().zip(total).map(|(a, b)| i64::from(*a) * *b).sum()
+    }
+}
+
+widest! {
+    /// Add a vector so many times.
+    pub fn add_to(total: &mut [i64], x: &[i16], times: i64) -> () {
+        for (sum, number) in total.iter_mut().zip(x) {
+            *sum += times * i64::from(*number);
         }
-        total
     }
 }
 
@@ -184,11 +156,153 @@ widest! {
     }
 }
 
-/// The vectors of these bytes, in which they are one after the other.
-pub fn read_vectors(bytes: &[u8], dimension: usize) -> Vec<Row> {
-    let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
-    let vector = |one: &[u8]| one.chunks_exact(2).map(number).collect();
-    bytes.chunks_exact(2 * dimension).map(vector).collect()
+/// Vectors of one dimension at places that stay; those of removed ones are used again.
+#[derive(Default, Debug)]
+pub struct Vectors {
+    rows: Vec<Row>,
+    /// |x|^2 of each; -1: nothing is there.
+    squares: Vec<i64>,
+    free: Vec<u32>,
+    largest: i64,
+    pub dimension: usize,
+}
+
+impl Vectors {
+    pub fn new(dimension: usize) -> Self {
+        Vectors { dimension, ..Vectors::default() }
+    }
+
+    /// Insert the vectors of these bytes, in which they are one after the other.
+    pub fn read(&mut self, bytes: &[u8]) {
+        let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
+        for one in bytes.chunks_exact(2 * self.dimension) {
+            self.insert(one.chunks_exact(2).map(number).collect());
+        }
+    }
+
+    /// The place of a new vector.
+    pub fn insert(&mut self, x: Row) -> u32 {
+        let own = square(&x);
+        self.largest = self.largest.max(own);
+        if let Some(place) = self.free.pop() {
+            (self.rows[place as usize], self.squares[place as usize]) = (x, own);
+            return place;
+        }
+        push(&mut self.rows, x);
+        push(&mut self.squares, own);
+        self.rows.len() as u32 - 1
+    }
+
+    pub fn remove(&mut self, place: u32) {
+        (self.rows[place as usize], self.squares[place as usize]) = (Row::default(), -1);
+        self.free.push(place);
+    }
+
+    pub fn get(&self, place: u32) -> &[i16] {
+        &self.rows[place as usize]
+    }
+
+    pub fn square(&self, place: u32) -> i64 {
+        self.squares[place as usize]
+    }
+
+    pub fn has(&self, place: u32) -> bool {
+        self.square(place) >= 0
+    }
+
+    /// The largest of all squares so far.
+    pub fn largest(&self) -> i64 {
+        self.largest
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.rows.len() - self.free.len()
+    }
+
+    /// Places, in use or free.
+    pub fn places(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether another place has this vector.
+    pub fn has_copy(&self, place: u32) -> bool {
+        let (own, x) = (self.square(place), self.get(place));
+        let alike = (0..).zip(&self.squares).filter(|(_, other)| **other == own);
+        alike.into_iter().any(|(other, _)| other != place && self.get(other) == x)
+    }
+
+    /// Its products with the vectors of these places.
+    pub fn products(&self, places: impl Iterator<Item = u32>, x: &[i16]) -> Vec<i64> {
+        if self.largest >= 1 << 31 {
+            return places.map(|place| long_product(self.get(place), x)).collect();
+        }
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "avx2")]
+            fn wide(of: &Vectors, places: impl Iterator<Item = u32>, x: &[i16]) -> Vec<i64> {
+                places.map(|place| wide_product(of.get(place), x).into()).collect()
+            }
+            if is_x86_feature_detected!("avx2") {
+                // SAFETY: this processor has the instructions.
+                return unsafe { wide(self, places, x) };
+            }
+        }
+        places.map(|place| product(self.get(place), x).into()).collect()
+    }
+
+    /// Of each of these its products with all places, while they are few.
+    pub fn products_with_all(&self, xs: &[&[i16]]) -> Vec<Vec<i64>> {
+        let few = if self.rows.len() > FEW { &[] } else { xs };
+        few.iter().map(|x| self.products(0..self.rows.len() as u32, x)).collect()
+    }
+
+    /// Approximate bytes in memory beside its own.
+    pub fn measure(&self) -> usize {
+        self.rows.capacity() * (size_of::<Row>() + size_of::<i64>())
+            + self.count() * allocated(2 * self.dimension)
+    }
+}
+
+/// A sum S of vectors in 16 bits, S = 2^shift*h + e, which bounds products x.S.
+pub struct Coarse {
+    /// h, so short that x.h fits as products of vectors do.
+    pub vector: Vec<i16>,
+    shift: u32,
+    /// Not below any x.e.
+    error: i64,
+}
+
+impl Coarse {
+    /// `largest`: of |x|^2.
+    pub fn of(total: &[i64], largest: i64) -> Self {
+        let square: i128 = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        let shift = (0..).find(|shift| square >> (2 * shift) <= 1 << 29).unwrap_or_default();
+        let vector: Vec<i16> =
+            total.iter().map(|sum| ((sum + (1 << shift >> 1)) >> shift) as i16).collect();
+        let rest = |(sum, high): (&i64, &i16)| i128::from(sum - (i64::from(*high) << shift)).pow(2);
+        let rest: i128 = total.iter().zip(&vector).map(rest).sum();
+        let error = (rest * i128::from(largest)).unsigned_abs().isqrt() as i64 + 1;
+        Coarse { vector, shift, error }
+    }
+
+    /// An upper bound of x.S for this x.h.
+    pub fn most(&self, product: i64) -> i64 {
+        (product << self.shift) + self.error
+    }
+}
+
+/// What so many bytes take in memory.
+pub fn allocated(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { bytes + ALLOCATED }
+}
+
+/// Append to a list with room for an eighth more: there are many small ones.
+pub fn push<T>(list: &mut Vec<T>, one: T) {
+    if list.capacity() == list.len() {
+        list.reserve_exact(list.len() / 8 + 1);
+    }
+    list.push(one);
 }
 
 /// Appends the vector as rows have it.
@@ -238,16 +352,31 @@ mod tests {
         let y: Vec<i16> = (0..384).map(|i| (i * 91 % 2503 - 1200) as i16).collect();
         let exact: i64 = x.iter().zip(&y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
         let rows: [Row; 2] = [x.clone().into(), y.clone().into()];
-        let many = vec![y.as_slice(); AT_ONCE];
-        assert_eq!(products_of(&rows, &many), vec![[exact, square(&y)]; many.len()]);
         for length in [3, 16, 37] {
             let (x, y) = (&x[..length], &y[..length]);
             let exact: i64 = x.iter().zip(y).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
-            assert_eq!(products_of(&[x.into()], &[y]), [[exact]]);
+            let mut vectors = Vectors::new(length);
+            vectors.insert(x.into());
+            assert_eq!(vectors.products_with_all(&[y; 20]), [[exact]; 20]);
             assert_eq!(i64::from(product(x, y)), exact);
         }
-        let rows = rows.each_ref().map(|row| &**row);
-        let sum = total(&rows, x.len());
-        assert_eq!(products_with(&rows, &sum), [square(&x) + exact, exact + square(&y)]);
+        let mut sum = vec![0; x.len()];
+        rows.iter().for_each(|row| add_to(&mut sum, row, 1));
+        let coarse = Coarse::of(&sum, square(&x).max(square(&y)));
+        let mut vectors = Vectors::new(x.len());
+        let places = rows.map(|row| vectors.insert(row));
+        assert_eq!(vectors.products(places.into_iter(), &x), [square(&x), exact]);
+        for x in places.map(|place| vectors.get(place)) {
+            let (rough, true_one) = (long_product(x, &coarse.vector), product_with(x, &sum));
+            assert!((0..=2 * coarse.error).contains(&(coarse.most(rough) - true_one)));
+        }
+    }
+
+    #[test]
+    fn long_vectors_have_exact_products() {
+        let mut vectors = Vectors::new(4);
+        let places = [[32767; 4], [-32767; 4]].map(|x| vectors.insert(x.into()));
+        let products = vectors.products(places.into_iter(), &[32767; 4]);
+        assert_eq!(products, [4 * SCALE * SCALE, -4 * SCALE * SCALE]);
     }
 }

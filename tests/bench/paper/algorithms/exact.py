@@ -3,6 +3,7 @@
 from worker.coversumm.core import EntityCore
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.points import Step
+from worker.processing.native import native_module
 
 
 class Ours:
@@ -27,3 +28,22 @@ class Ours:
     def apply(self, step: Step) -> tuple[bytes, ...]:
         ranking = self.core.apply((step,))[0]
         return (self.core.ranking() if ranking is None else ranking).ids
+
+
+class OursNatively:
+    """The same in native code, `worker.coversumm.EntityCore` in Rust."""
+
+    def __init__(self, k: int, dimension: int) -> None:
+        self.core = native_module().Core(k, dimension)
+
+    @property
+    def reservoir_searches(self) -> int:
+        return self.core.searches  # type: ignore[no-any-return]
+
+    @property
+    def reservoir_size(self) -> int:
+        return self.core.reservoir_size  # type: ignore[no-any-return]
+
+    def apply(self, step: Step) -> tuple[bytes, ...]:
+        (ids,) = self.core.apply((step,))
+        return tuple([id_ for id_, _, _ in self.core.ranking()]) if ids is None else ids

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.bench.paper.algorithms.brute_force import BruteForce
 from tests.bench.paper.algorithms.centroid import Variant
 from tests.bench.paper.algorithms.decay import CoverSummDecay
-from tests.bench.paper.algorithms.exact import Ours
+from tests.bench.paper.algorithms.exact import Ours, OursNatively
 from tests.bench.paper.algorithms.knn_range import CoverSummKnnRange
 from tests.bench.paper.algorithms.lazy import CoverSummLazy
 from tests.bench.paper.algorithms.naive_cover_tree import NaiveCoverTree
@@ -19,6 +19,7 @@ EXACT: dict[str, Callable[[int, int], Variant]] = {
     "brute-force": BruteForce,
     "naive-cover-tree": NaiveCoverTree,
     "exact": Ours,
+    "native": OursNatively,
 }
 COVERSUMM: dict[str, type[CoverSummReservoir]] = {
     "coversumm-knn-range": CoverSummKnnRange,

@@ -17,9 +17,12 @@ from tests.coversumm.scripts import Script, adds, scripts, tight
 from worker.coversumm import Points, Step, brute_force, no_points
 
 pytestmark = pytest.mark.long
+OURS = ("exact", "native")
+NATIVE = pytest.param("native", marks=pytest.mark.native)
+NAMES = pytest.mark.parametrize("name", [NATIVE if name == "native" else name for name in EXACT])
 
 
-@pytest.mark.parametrize("name", EXACT)
+@NAMES
 @settings(max_examples=150, deadline=None)
 @given(script=scripts(), spare=st.sampled_from([None, 0, 3]))
 def test_exact_variants_are_the_oracle(name: str, script: Script, spare: int | None) -> None:
@@ -29,7 +32,7 @@ def test_exact_variants_are_the_oracle(name: str, script: Script, spare: int | N
     assert play(variant, script.steps) == oracle(script)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@NAMES
 @pytest.mark.parametrize("seed", range(5))
 def test_exact_variants_on_drifting_streams(name: str, seed: int) -> None:
     script = drifting(seed)
@@ -37,13 +40,12 @@ def test_exact_variants_on_drifting_streams(name: str, seed: int) -> None:
     if isinstance(variant, Ours):
         tight(variant.core, 1)
     assert play(variant, script.steps) == oracle(script)
-    assert variant.reservoir_searches == 300 or (
-        name == "exact" and 0 < variant.reservoir_searches < 300
-    )
-    assert (variant.reservoir_size > 0) == (name == "exact")
+    searches = variant.reservoir_searches
+    assert 0 < searches < 300 if name == "exact" else searches == (0 if name == "native" else 300)
+    assert (variant.reservoir_size > 0) == (name in OURS)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@NAMES
 @pytest.mark.parametrize("dimension", [20, 100])
 def test_exact_variants_on_a_long_stream(name: str, dimension: int) -> None:
     vectors, steps, truth = uniform(dimension)

@@ -38,6 +38,7 @@ EXACT: dict[str, Callable[[int, int], Variant]] = {
     "naive-cover-tree": lambda k, d: make_variant("naive-cover-tree", k=k, dimension=d, b=2.0),
     "naive-faiss": NaiveFaiss,
     "exact": lambda k, d: make_variant("exact", k=k, dimension=d, b=2.0),
+    "native": lambda k, d: make_variant("native", k=k, dimension=d, b=2.0),
 }
 
 

@@ -1,0 +1,92 @@
+"""The core in native code says what the definition says after every step."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from numpy.typing import NDArray
+
+from tests.bench import judge
+from tests.coversumm.scripts import Script, points, scripts
+from worker.coversumm import Step
+
+pytestmark = pytest.mark.native
+
+
+def core(k: int, dimension: int, **options: bool):
+    return import_module("worker._native").Core(k, dimension, **options)
+
+
+@settings(max_examples=200, deadline=None)
+@given(scripts())
+def test_steps_are_the_oracle(script: Script) -> None:
+    assume(not script.by_text)
+    native = core(script.k, script.dimension, distinct=script.distinct)
+    expected = [ranking and ranking.ids for ranking in script.expected()]
+    assert native.apply(script.steps) == expected
+    last = script.oracle(-1)
+    assert native.ranking() == [*zip(last.ids, last.distances(), last.support, strict=True)]
+    live = script.live[-1] if script.live else {}
+    assert len(native) == len(live)
+    assert all(id_ in native for id_ in live)
+
+
+def stream(kind: str, n: int, dimension: int) -> NDArray[np.int16]:
+    """Vectors of a kind, an eighth of them copies."""
+    rng = np.random.default_rng(len(kind))
+    turn = np.linspace(0, 3, n)[:, None] * np.eye(dimension)[0]
+    vectors = {
+        "uniform": rng.integers(-32767, 32768, (n, dimension)),
+        "drifting": np.rint(3000 * (turn + rng.normal(size=(n, dimension)) / 2)),
+        "grid": rng.integers(-1, 2, (n, dimension)),
+        "clusters": 900 * rng.integers(0, 9, (n, 1)) + rng.integers(-99, 100, (n, dimension)),
+    }[kind]
+    copies = rng.random(n) < 1 / 8
+    vectors[copies] = vectors[rng.integers(n, size=int(copies.sum()))]
+    return vectors.astype(np.int16)
+
+
+@pytest.mark.parametrize("k", [1, 20])
+@pytest.mark.parametrize("dimension", [4, 100])
+@pytest.mark.parametrize("kind", ["uniform", "drifting", "grid", "clusters"])
+def test_long_streams(kind: str, dimension: int, k: int) -> None:
+    """Squares are above and below 2^31. All sentences come, and most go again."""
+    vectors = stream(kind, 2000, dimension)
+    native = core(k, dimension)
+    said = native.apply(judge.added(vectors))
+    assert judge.right_steps(said, judge.brute_force(vectors, k)) == 2000
+    gone = np.random.default_rng(1).permutation(2000)[:1900].tolist()
+    oracle = judge.brute_force_removing(vectors, gone, k)
+    removals = native.apply(judge.removed(vectors, gone))
+    assert judge.right_steps(removals, oracle, said) == 1900
+    assert native.searches > 0 or kind != "drifting"
+    assert native.reservoir_size <= 256
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "error"),
+    [
+        ([(b"x", [1, 2])], [], KeyError),
+        ([], [(b"a", [1, 2])], ValueError),
+        ([], [(b"x", [1, 2, 3])], ValueError),
+    ],
+)
+def test_a_broken_step_is_refused(removed, added, error) -> None:
+    native = core(2, 2)
+    native.apply([Step(points([], 2), points([(b"a", [3, 4])], 2))])
+    wide = max((len(vector) for _, vector in added), default=2)
+    with pytest.raises(error):
+        native.apply([Step(points(removed, 2), points(added, wide))])
+
+
+def test_other_numbers_are_refused() -> None:
+    step = Step(points([], 2), points([(b"a", [3, 4])], 2))
+    floats = step.added._replace(vectors=step.added.vectors.astype(np.float32))
+    with pytest.raises(BufferError):
+        core(2, 2).apply([step._replace(added=floats)])
+    for k, dimension in [(0, 2), (2, 0)]:
+        with pytest.raises(ValueError, match="at least 1"):
+            core(k, dimension)

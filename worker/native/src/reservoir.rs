@@ -1,0 +1,520 @@
+//! The k sentences of a set nearest to its centroid: `worker.coversumm` in integers alone.
+//!
+//! The key of a sentence x is `n*|x|^2 - 2*x.S`, S being the sum of the n vectors that count. A
+//! small set has the keys of all its sentences. A larger one has those near an anchor, the centroid
+//! S0/n0 of its last search: exactly the ones with `n0*|x|^2 - 2*x.S0` below the key of a radius.
+//! Lemmas 3, 4 and 6 of docs/algorithm.md prove that these suffice. Identical vectors are one point.
+
+use crate::vector::{Coarse, SCALE, Vectors, add_to, product_with};
+use std::cmp::Ordering;
+use std::mem::replace;
+
+/// Sentences of a set without a radius. Below 100 to 200 all distances take less time.
+const FEW: usize = 256;
+/// Vectors of which a search computes products before it looks at them.
+const AT_ONCE: usize = 1024;
+
+/// How often a vector with several live sentences is shown, and counts in the centroid.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub enum Copies {
+    #[default]
+    Each,
+    ShownOnce,
+    CountedOnce,
+}
+
+/// The centroid S/n of the sentences that count.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Centroid {
+    pub n: i64,
+    /// |S|^2.
+    pub total_square: i128,
+}
+
+impl Centroid {
+    /// The distance of a sentence with this key in millionths, halves up:
+    /// sqrt((n*key + |S|^2) / (n*scale)^2).
+    pub fn micros(self, key: i64) -> u64 {
+        let numerator = i128::from(self.n) * i128::from(key) + self.total_square;
+        let scale = u128::from(self.n.unsigned_abs()) * SCALE.unsigned_abs() as u128;
+        let quadruple = 4_000_000_000_000 * numerator.unsigned_abs() / (scale * scale);
+        (quadruple.isqrt() as u64).div_ceil(2)
+    }
+}
+
+/// A sentence of a ranking: its key, its place, and how many of the set have its vector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    pub key: i64,
+    pub row: u32,
+    pub support: u32,
+}
+
+/// The sentences of a set with one vector.
+#[derive(Debug)]
+struct Point {
+    /// The one with the lowest id, and the others by id.
+    row: u32,
+    others: Vec<u32>,
+    /// x.S.
+    product: i64,
+    /// Around the anchor, if the set has one.
+    key: i64,
+}
+
+/// The points of a set that lie near its anchor.
+#[derive(Debug)]
+struct Ball {
+    /// S.
+    total: Vec<i64>,
+    /// S0 and n0, |S0|^2, S.S0.
+    anchor: Vec<i64>,
+    anchor_n: i64,
+    anchor_square: i128,
+    with_anchor: i128,
+    /// Points inside have a lower key around the anchor.
+    radius: i64,
+    /// Points that a search looks for, and those at which the radius shrinks.
+    target: usize,
+    most: usize,
+    /// Rankings since the last search.
+    age: usize,
+}
+
+/// Sentences by place: their vectors, and the order of their ids.
+#[derive(Clone, Copy)]
+pub struct Live<'a> {
+    pub vectors: &'a Vectors,
+    pub by_id: &'a dyn Fn(u32, u32) -> Ordering,
+}
+
+/// A set of sentences with its nearest ones.
+#[derive(Default, Debug)]
+pub struct Reservoir {
+    k: usize,
+    copies: Copies,
+    pub centroid: Centroid,
+    points: Vec<Point>,
+    ball: Option<Box<Ball>>,
+    /// Of all sentences, so far.
+    pub searches: usize,
+}
+
+impl Point {
+    fn rows(&self) -> impl Iterator<Item = u32> {
+        [self.row].into_iter().chain(self.others.iter().copied())
+    }
+
+    fn insert(&mut self, mut row: u32, live: Live) {
+        if (live.by_id)(row, self.row).is_lt() {
+            row = replace(&mut self.row, row);
+        }
+        let place = self.others.partition_point(|other| (live.by_id)(*other, row).is_lt());
+        self.others.insert(place, row);
+    }
+
+    /// Whether none is left.
+    fn remove(&mut self, row: u32, live: Live) -> bool {
+        let place = self.others.partition_point(|other| (live.by_id)(*other, row).is_lt());
+        if row != self.row {
+            self.others.remove(place);
+        } else if self.others.is_empty() {
+            return true;
+        } else {
+            self.row = self.others.remove(0);
+        }
+        false
+    }
+}
+
+impl Reservoir {
+    pub fn new(k: usize, copies: Copies) -> Self {
+        Reservoir { k, copies, ..Reservoir::default() }
+    }
+
+    /// Begin with the sentences of these places, all that are in the set. `counting`: those that
+    /// count in the centroid.
+    pub fn begin(&mut self, live: Live, counting: &[u32], is_in: impl Fn(u32) -> bool) {
+        let vectors = live.vectors;
+        let mut total = vec![0; vectors.dimension];
+        counting.iter().for_each(|row| add_to(&mut total, vectors.get(*row), 1));
+        let square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        self.centroid = Centroid { n: counting.len() as i64, total_square: square };
+        self.search(live, total, self.smallest(), is_in);
+    }
+
+    /// Different vectors among those that are near.
+    pub fn size(&self) -> usize {
+        self.points.len()
+    }
+
+    fn smallest(&self) -> usize {
+        (3 * self.k + 4).max(32)
+    }
+
+    /// Add a sentence. `all`: its products with all vectors, where they are known.
+    pub fn add(&mut self, live: Live, row: u32, all: Option<&[i64]>, is_counting: bool) {
+        let (vectors, own) = (live.vectors, live.vectors.square(row));
+        let products = self.products(vectors, row, all);
+        let copy = self.point_of(vectors, own, &products);
+        let counted = is_counting.then(|| self.count(vectors.get(row), own, &products, 1));
+        match (copy, counted) {
+            (Some(at), _) => self.points[at].insert(row, live),
+            (None, Some((before, key))) if self.ball.as_ref().is_none_or(|of| key < of.radius) => {
+                let product = before + own;
+                self.points.push(Point { row, others: Vec::new(), product, key });
+            }
+            _ => (), // too far; so are its copies, if they count for it
+        }
+    }
+
+    /// Remove a sentence, likewise, which is still among the vectors.
+    pub fn remove(&mut self, live: Live, row: u32, all: Option<&[i64]>, is_counting: bool) {
+        let (vectors, own) = (live.vectors, live.vectors.square(row));
+        let products = self.products(vectors, row, all);
+        let place = self.point_of(vectors, own, &products);
+        if is_counting {
+            self.count(vectors.get(row), own, &products, -1);
+        }
+        if let Some(at) = place.filter(|at| self.points[*at].remove(row, live)) {
+            self.points.swap_remove(at);
+        }
+    }
+
+    /// The products of a vector with those of the points.
+    fn products(&self, vectors: &Vectors, row: u32, all: Option<&[i64]>) -> Vec<i64> {
+        let rows = self.points.iter().map(|point| point.row);
+        match all {
+            Some(all) => rows.map(|at| all[at as usize]).collect(),
+            None => vectors.products(rows, vectors.get(row)),
+        }
+    }
+
+    /// The point of the vector of this square with these products: x.y = |x|^2 = |y|^2 if and only
+    /// if x = y (Cauchy-Schwarz).
+    fn point_of(&self, vectors: &Vectors, own: i64, products: &[i64]) -> Option<usize> {
+        let is_copy =
+            |at: &usize| products[*at] == own && vectors.square(self.points[*at].row) == own;
+        (0..products.len()).find(is_copy)
+    }
+
+    /// Count a vector x in the centroid (1), or no more (-1), and return x.S of before, and its key
+    /// around the anchor.
+    fn count(&mut self, x: &[i16], own: i64, products: &[i64], sign: i64) -> (i64, i64) {
+        let (before, key) = match &mut self.ball {
+            Some(ball) => ball.count(x, own, sign),
+            None => {
+                let each = self.points.iter().zip(products);
+                (each.map(|(point, product)| self.times(point) * product).sum(), 0)
+            }
+        };
+        self.centroid.n += sign;
+        self.centroid.total_square += i128::from(2 * sign * before + own);
+        for (point, product) in self.points.iter_mut().zip(products) {
+            point.product += sign * product;
+        }
+        (before, key)
+    }
+
+    /// How often a point counts in the centroid.
+    fn times(&self, point: &Point) -> i64 {
+        if self.copies == Copies::CountedOnce { 1 } else { 1 + point.others.len() as i64 }
+    }
+
+    // -- the nearest
+
+    /// The k nearest to the centroid in rank order, by id where keys are equal. `is_in`: whether a
+    /// vector is of the set.
+    pub fn rank(&mut self, live: Live, is_in: impl Fn(u32) -> bool) -> Vec<Ranked> {
+        self.trim(live.vectors);
+        let ranked = self.nearest(live);
+        if self.proves(&ranked) {
+            return ranked;
+        }
+        if let Some(ball) = self.ball.take() {
+            let target = ball.next_target(self.centroid.n as usize, self.smallest());
+            self.searches += 1;
+            self.search(live, ball.total, target, is_in);
+        }
+        self.nearest(live)
+    }
+
+    /// Likewise, after a ranking that nothing has changed since.
+    pub fn nearest(&self, live: Live) -> Vec<Ranked> {
+        let (n, k) = (self.centroid.n, self.k);
+        let key = |point: &Point| n * live.vectors.square(point.row) - 2 * point.product;
+        let mut keys: Vec<(i64, u32)> = self.points.iter().map(key).zip(0..).collect();
+        if k < keys.len() {
+            let (_, (last, _), _) = keys.select_nth_unstable(k - 1);
+            let last = *last;
+            keys.retain(|one| one.0 <= last);
+        }
+        let most = if self.copies == Copies::Each { k } else { 1 };
+        let mut ranked = Vec::with_capacity(keys.len());
+        for (key, at) in keys {
+            let point = &self.points[at as usize];
+            let support = 1 + point.others.len() as u32;
+            ranked.extend(point.rows().take(most).map(|row| Ranked { key, row, support }));
+        }
+        ranked.sort_unstable_by(|a, b| a.key.cmp(&b.key).then_with(|| (live.by_id)(a.row, b.row)));
+        ranked.truncate(k);
+        ranked
+    }
+
+    /// Whether no other sentence of the set is as near as the last of these (Lemma 6).
+    fn proves(&mut self, ranked: &[Ranked]) -> bool {
+        let Some(ball) = &mut self.ball else { return true };
+        ball.age += 1;
+        let Some(last) = ranked.get(self.k - 1) else { return ball.radius == i64::MAX };
+        ball.radius == i64::MAX || ball.proves(self.centroid, last.key)
+    }
+
+    /// Find a radius for a set that has grown, or a smaller one.
+    fn trim(&mut self, vectors: &Vectors) {
+        let (smallest, centroid) = (self.smallest(), self.centroid);
+        let most = self.ball.as_ref().map_or(FEW.max(2 * smallest), |ball| ball.most);
+        if self.points.len() <= most {
+            return;
+        }
+        if self.ball.is_none() {
+            let mut total = vec![0; vectors.dimension];
+            for point in &self.points {
+                add_to(&mut total, vectors.get(point.row), self.times(point));
+            }
+            for point in &mut self.points {
+                point.key = centroid.n * vectors.square(point.row) - 2 * point.product;
+            }
+            self.ball = Some(Ball::around(total, centroid, smallest).into());
+        }
+        let Some(ball) = &mut self.ball else { return };
+        let keys = self.points.iter().map(|point| point.key).collect();
+        if let Some(radius) = first_beyond(keys, ball.target) {
+            ball.radius = radius;
+            self.points.retain(|point| point.key < radius);
+        }
+        ball.most = 2 * ball.target.max(self.points.len());
+    }
+
+    /// Take the nearest of all sentences of the set, whose sum is `total`: about `target` of them.
+    fn search(&mut self, live: Live, total: Vec<i64>, target: usize, is_in: impl Fn(u32) -> bool) {
+        let (vectors, n) = (live.vectors, self.centroid.n);
+        let is_small = n <= FEW as i64;
+        let wanted = if is_small { usize::MAX } else { target };
+        let (mut found, radius) = nearest_of_all(vectors, &total, n, wanted, is_in);
+        found.sort_unstable();
+        self.points.clear();
+        for (key, row) in found {
+            let alike = self.points.iter_mut().rev().take_while(|point| point.key == key);
+            match alike.into_iter().find(|one| vectors.get(one.row) == vectors.get(row)) {
+                Some(point) => point.others.push(row),
+                None => {
+                    let product = (n * vectors.square(row) - key) / 2;
+                    self.points.push(Point { row, others: Vec::new(), product, key });
+                }
+            }
+        }
+        for point in self.points.iter_mut().filter(|point| !point.others.is_empty()) {
+            let mut rows: Vec<u32> = point.rows().collect();
+            rows.sort_unstable_by(|one, other| (live.by_id)(*one, *other));
+            point.row = rows.remove(0);
+            point.others = rows;
+        }
+        self.ball = (!is_small).then(|| {
+            let most = 2 * target.max(self.points.len());
+            Box::new(Ball { radius, most, ..Ball::around(total, self.centroid, target) })
+        });
+    }
+
+    /// Approximate bytes in memory beside its own.
+    pub fn measure(&self) -> usize {
+        let ball = self.ball.as_ref().map_or(0, |ball| 16 * ball.total.len() + size_of::<Ball>());
+        let others = |point: &Point| 4 * point.others.capacity();
+        ball + self.points.capacity() * size_of::<Point>()
+            + self.points.iter().map(others).sum::<usize>()
+    }
+}
+
+impl Ball {
+    /// One of all points, around the present centroid.
+    fn around(total: Vec<i64>, centroid: Centroid, target: usize) -> Self {
+        let (anchor_n, anchor_square) = (centroid.n, centroid.total_square);
+        let (anchor, with_anchor) = (total.clone(), anchor_square);
+        let (radius, most, age) = (i64::MAX, 2 * target, 0);
+        Ball { total, anchor, anchor_n, anchor_square, with_anchor, radius, target, most, age }
+    }
+
+    /// See `Reservoir::count`.
+    fn count(&mut self, x: &[i16], own: i64, sign: i64) -> (i64, i64) {
+        let before = product_with(x, &self.total);
+        let with_anchor = product_with(x, &self.anchor);
+        self.with_anchor += i128::from(sign * with_anchor);
+        add_to(&mut self.total, x, sign);
+        (before, self.anchor_n * own - 2 * with_anchor)
+    }
+
+    /// Whether all that is outside is farther from the centroid than a sentence of this key: with
+    /// N = n*n0, N*distance + N*drift < N*radius, each a square root of an integer.
+    fn proves(&self, centroid: Centroid, key: i64) -> bool {
+        let (n, n0) = (i128::from(centroid.n), i128::from(self.anchor_n));
+        let distance = n0 * n0 * (n * i128::from(key) + centroid.total_square);
+        let drift = n0 * n0 * centroid.total_square - 2 * n * n0 * self.with_anchor
+            + n * n * self.anchor_square;
+        let radius = n * n * (n0 * i128::from(self.radius) + self.anchor_square);
+        root(distance) + 1 + root(drift) < root(radius)
+    }
+
+    /// The points that the next search looks for: a search visits all sentences, each ranking the
+    /// points.
+    fn next_target(&self, n: usize, smallest: usize) -> usize {
+        match self.age * self.target {
+            visited if visited < n => (2 * self.target).min(64 * smallest),
+            visited if visited > 16 * n => (self.target / 2).max(smallest),
+            _ => self.target,
+        }
+    }
+}
+
+/// Rounded down.
+fn root(square: i128) -> u128 {
+    square.unsigned_abs().isqrt()
+}
+
+/// The lowest key above so many different ones, if there is one.
+fn first_beyond(mut keys: Vec<i64>, count: usize) -> Option<i64> {
+    keys.sort_unstable();
+    keys.dedup();
+    keys.get(count).copied()
+}
+
+/// Of the sentences of a set those with the lowest different keys, so many, and the radius: the
+/// lowest key that is left out. Most keys are only bounded, from below.
+fn nearest_of_all(
+    vectors: &Vectors,
+    total: &[i64],
+    n: i64,
+    wanted: usize,
+    is_in: impl Fn(u32) -> bool,
+) -> (Vec<(i64, u32)>, i64) {
+    let coarse = Coarse::of(total, vectors.largest());
+    let (mut found, mut radius, mut most) = (Vec::new(), i64::MAX, wanted.saturating_mul(2));
+    let cut = |found: &mut Vec<(i64, u32)>, radius: &mut i64| {
+        if let Some(beyond) = first_beyond(found.iter().map(|one| one.0).collect(), wanted) {
+            *radius = beyond;
+            found.retain(|one| one.0 < beyond);
+        }
+    };
+    for start in (0..vectors.places()).step_by(AT_ONCE) {
+        let end = (start + AT_ONCE).min(vectors.places());
+        let rows: Vec<u32> = (start as u32..end as u32).filter(|row| is_in(*row)).collect();
+        let products = vectors.products(rows.iter().copied(), &coarse.vector);
+        for (row, product) in rows.into_iter().zip(products) {
+            let own = n * vectors.square(row);
+            if radius < i64::MAX && own - 2 * coarse.most(product) >= radius {
+                continue;
+            }
+            let key = own - 2 * product_with(vectors.get(row), total);
+            if key < radius {
+                found.push((key, row));
+            }
+            if found.len() > most {
+                cut(&mut found, &mut radius);
+                most = 2 * found.len().max(wanted);
+            }
+        }
+    }
+    cut(&mut found, &mut radius);
+    (found, radius)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vector::Row;
+    use std::collections::BTreeMap;
+
+    /// Numbers that look random.
+    struct Draws(u64);
+
+    impl Draws {
+        fn below(&mut self, most: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % most
+        }
+
+        /// A vector near a corner that moves slowly.
+        fn vector(&mut self, dimension: usize, step: u64) -> Row {
+            let length = if step.is_multiple_of(3) { 4 } else { 9000 };
+            let number = |at: usize| {
+                let centre = if at as u64 == step / 500 % dimension as u64 { length } else { 0 };
+                (centre + self.below(length)) as i16 - 2
+            };
+            let mut x: Row = (0..dimension).map(number).collect();
+            x[0] = x[0].max(1);
+            x
+        }
+    }
+
+    fn by_brute_force(vectors: &Vectors, k: usize, copies: Copies) -> (Centroid, Vec<Ranked>) {
+        let mut points = BTreeMap::<&[i16], Vec<u32>>::new();
+        for row in (0..vectors.places() as u32).filter(|row| vectors.has(*row)) {
+            points.entry(vectors.get(row)).or_default().push(row);
+        }
+        let (mut n, mut total) = (0, vec![0; vectors.dimension]);
+        for (x, rows) in &points {
+            let times = if copies == Copies::CountedOnce { 1 } else { rows.len() as i64 };
+            n += times;
+            add_to(&mut total, x, times);
+        }
+        let mut ranked = Vec::new();
+        for (x, rows) in &points {
+            let key = n * vectors.square(rows[0]) - 2 * product_with(x, &total);
+            let shown = if copies == Copies::Each { rows.len() } else { 1 };
+            let support = rows.len() as u32;
+            ranked.extend(rows[..shown].iter().map(|row| Ranked { key, row: *row, support }));
+        }
+        ranked.sort_by_key(|one| (one.key, one.row));
+        ranked.truncate(k);
+        let total_square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        (Centroid { n, total_square }, ranked)
+    }
+
+    /// A set that grows to 800 sentences and shrinks again, and how often it was searched.
+    fn run(dimension: usize, k: usize, copies: Copies) -> usize {
+        let (mut vectors, mut set) = (Vectors::new(dimension), Reservoir::new(k, copies));
+        let (mut draws, mut live) = (Draws(dimension as u64), Vec::<u32>::new());
+        let by_id = &|one: u32, other: u32| one.cmp(&other);
+        for step in 0..2000 {
+            let is_copy = |of: &Vectors, row| copies == Copies::CountedOnce && of.has_copy(row);
+            if draws.below(10) < if step < 1000 { 9 } else { 2 } || live.is_empty() {
+                let x = match draws.below(8) {
+                    0 if !live.is_empty() => {
+                        vectors.get(live[draws.below(live.len() as u64) as usize]).into()
+                    }
+                    _ => draws.vector(dimension, step),
+                };
+                let row = vectors.insert(x);
+                set.add(Live { vectors: &vectors, by_id }, row, None, !is_copy(&vectors, row));
+                live.push(row);
+            } else {
+                let row = live.swap_remove(draws.below(live.len() as u64) as usize);
+                set.remove(Live { vectors: &vectors, by_id }, row, None, !is_copy(&vectors, row));
+                vectors.remove(row);
+            }
+            let ranked = set.rank(Live { vectors: &vectors, by_id }, |row| vectors.has(row));
+            let (centroid, exact) = by_brute_force(&vectors, k, copies);
+            assert_eq!((set.centroid, ranked), (centroid, exact), "step {step}");
+        }
+        set.searches
+    }
+
+    #[test]
+    fn every_step_is_exact() {
+        let searches = [
+            run(3, 20, Copies::Each),
+            run(12, 1, Copies::Each),
+            run(8, 5, Copies::ShownOnce),
+            run(8, 5, Copies::CountedOnce),
+        ];
+        assert!(searches.iter().sum::<usize>() > 15, "too few: {searches:?}");
+    }
+}
