@@ -64,6 +64,7 @@ from worker.stream.takeover import Takeover
 from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.telemetry.metrics import Metrics
+from worker.text.declared import facts_of
 from worker.web.admission import admission
 from worker.web.page import add_widget, install_page
 from worker.web.page.history import RecentHistory
@@ -229,7 +230,11 @@ def assemble(
         on_error=ContactErrors(settings, contact, PRODUCER, WORKER_LOG),
     )
     group = GroupFingerprint(logs.changelog, config.fingerprint)
-    dead_letters = DeadLetterLog(threads, None if bounds is ENDLESS else settings.dlq_topic)
+    dead_letters = DeadLetterLog(
+        threads,
+        None if bounds is ENDLESS else settings.dlq_topic,
+        facts_of(parts.engine).languages or (),
+    )
     feed = ChangeFeed(
         topic=config.output_topic,
         facets_topic=config.facets_topic,

@@ -70,6 +70,10 @@ class Status(Struct, frozen=True):
     epoch: Annotated[int, Meta(description="COVERSUMM_EPOCH")]
     native: Annotated[bool, Meta(description="Whether native code takes usual events.")]
     facets: Annotated[bool, Meta(description="Whether it has facets.")]
+    unread: (
+        Annotated[str, Meta(description="Sentences in languages that the model does not read.")]
+        | None
+    )
     review_url: Annotated[str, Meta(description="COVERSUMM_REVIEW_URL")]
     url: Annotated[str, Meta(description="Under which other workers ask it.")]
     ready: bool

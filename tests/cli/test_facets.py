@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from tests.cli.events import delete, lines, sample
 from worker.events import Record, decode, read_line
 from worker.facets.definitions import read_definitions
-from worker.facets.suggest import is_short
 from worker.operations import facets_suggest
 from worker.processing import config
 from worker.settings import Settings
@@ -57,47 +55,41 @@ def reviews():
     return lines(bare())
 
 
-def texts(events):
-    return [text for event in events for text in event["sentences"] if is_short(text)]
-
-
 def test_a_file_that_loads_and_divides_the_same_reviews(run, write, tmp_path, reviews):
     file, target = write("reviews.jsonl", reviews), tmp_path / "facets.toml"
     ended = run("facets", "suggest", file, "--output", target)
     assert (ended.code, ended.out) == (0, "")
     assert re.fullmatch(rf"{REVIEWS} lines, [0-9.]+ s\n", ended.err)
     facets = read_definitions(str(target)).facets
-    assert 2 <= len(facets) <= 9
-    found = texts(map(json.loads, reviews))
-    assert {one.phrases[0] for one in facets} <= {" ".join(text.split()) for text in found}
+    assert 2 <= len(facets) <= 12
+    found = {" ".join(text.split()) for review in bare() for text in review["sentences"]}
+    assert {phrase for facet in facets for phrase in facet.phrases} <= found
     head = target.read_text().splitlines()
-    assert head[0] == (
-        f"# Facets suggested from {len(found):,} sentences of 3 to 12 words, "
-        f"{len(set(found)):,} different ones, of 1 entity."
-    )
+    assert head[0] == f"# Facets suggested from {REVIEWS} reviews of 1 entity."
     assert "For a person to edit" in head[1]
-    counts = re.findall(r"^# ([\d,]+) sentences, \d+ %; ", target.read_text(), re.M)
-    assert sum(int(one.replace(",", "")) for one in counts) == len(found)
+    counts = re.findall(r"^# ([\d,]+) reviews mention it\.$", target.read_text(), re.M)
     ended = run("summarize", file, "--facets", target, "--view", "facets")
     assert ended.code == 0
     (view,) = map(json.loads, ended.out.splitlines())
-    assert {one["name"] for one in view["facets"]} == {one.name for one in facets if not one.hidden}
-    assert all(one["sentence_count"] for one in view["facets"])
+    assert {facet["name"] for facet in view["facets"]} == {facet.name for facet in facets}
+    mentions = {facet["name"]: facet["mentions"]["review_count"] for facet in view["facets"]}
+    assert [f"{mentions[facet.name]:,}" for facet in facets] == counts
 
 
 def test_columns_of_a_table(run, write):
-    rows = [b"shop,id,body", *(b'S,%d,"It was %d times good."' % (n, n) for n in range(40))]
+    rows = [b"shop,id,body", *(b'S,%d,"The kettle was %d times red."' % (n, n) for n in range(9))]
     ended = run(
-        "facets", "suggest", write("t.csv", rows), "--facets", "2",
-        "--fields", "entity_id=shop,review_id=id,text=body",
+        "facets", "suggest", write("t.csv", rows), "--fields",
+        "entity_id=shop,review_id=id,text=body",
     )  # fmt: skip
     assert ended.code == 0
-    assert "40 sentences of 3 to 12 words, 40 different ones, of 1 entity" in ended.out
+    assert "9 reviews of 1 entity" in ended.out
+    assert 'name = "kettle"' in ended.out
 
 
 def test_only_live_sentences_count(run, write):
-    events = bare(60)
-    edited = {**events[0], "sentences": ["The edit alone is live here."]}
+    events = [event | {"rating": 2.0} for event in bare(60)]
+    edited = {**events[0], "sentences": ["The edit alone is live here."], "rating": 4.0}
     taken = {
         "type": "sentences.deleted",
         "entity_id": events[1]["entity_id"],
@@ -106,24 +98,23 @@ def test_only_live_sentences_count(run, write):
     gone = {**events[2], "entity_id": "gone"}
     ended = {"type": "entity.deleted", "entity_id": "gone"}
     given = [*events, edited, taken, *map(delete, events[40:]), gone, ended]
-    live = facets_suggest.LiveSentences(config.event_limits(Settings()))
+    live = facets_suggest.LiveReviews(config.event_limits(Settings()))
     records = [Record("t", 0, n, -1, *read_line(line)) for n, line in enumerate(lines(given))]
     for event in decode(records, live.limits):
         assert live.apply(event) is None
     kept = [edited, {**events[1], "sentences": events[1]["sentences"][1:]}, *events[2:40]]
-    expected = Counter(texts(kept))
-    assert {text: of.total() for text, of in live.entities_of().items()} == expected
+    assert live.reviews() == [
+        (event["entity_id"], event["rating"], event["sentences"]) for event in kept
+    ]
 
 
-def test_too_few_sentences(run, write, tmp_path):
+def test_no_subject(run, write, tmp_path):
     target = tmp_path / "facets.toml"
-    file = write("few.jsonl", lines(bare(5)))
-    ended = run("facets", "suggest", file, "-o", target)
-    few = len(set(texts(bare(5))))
+    ended = run("facets", "suggest", write("few.jsonl", lines(bare(3))), "-o", target)
     assert ended.code == 2
     assert ended.err.endswith(
-        f"coversumm-worker: error: only {few} different sentences of 3 to 12 words: 90 are needed "
-        "for 9 facets: give more reviews, or lower --facets\n"
+        "coversumm-worker: error: found no subject in 3 reviews: at least 5 English reviews must "
+        "mention it, of two entities if there are several. Give more reviews, or copy a preset\n"
     )
     assert not target.exists()
 

@@ -289,7 +289,7 @@ def test_reviews_that_the_model_does_not_read_are_told(run, write, monkeypatch):
         {"entity_id": "e", "review_id": str(at), **review}
         for at, review in enumerate([*french, *english])
     ]
-    told = "warning: 2 of 6 reviews are in fr: the model reads en"
+    told = "warning: 2 of 6 reviews are in fr; the model reads en"
     assert (
         told in run("summarize", write("a.jsonl", lines(reviews)), "--facets", "preset:stays").err
     )

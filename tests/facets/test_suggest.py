@@ -1,6 +1,4 @@
-"""Suggested facets: clusters, their words, junk, and a file that always loads."""
-
-from collections import Counter
+"""Suggested facets: subjects by the words beside them, groups, and a file that always loads."""
 
 import numpy as np
 import pytest
@@ -9,151 +7,138 @@ from hypothesis import strategies as st
 
 from worker.facets import suggest
 from worker.facets.definitions import parse_definitions
-from worker.facets.suggest import ShortSentences, Suggestion, definitions_file, is_short, k_means
+from worker.facets.suggest import Review, Suggestion, definitions_file, singular
 from worker.facets.words import Words
 
 SUBJECTS = {
-    "parking": ["Parking was {}.", "There was {} parking.", "The parking lot is {}."],
-    "breakfast": ["The breakfast was {}.", "We had a {} breakfast.", "A {} breakfast buffet."],
-    "praise": ["We would stay here {} again.", "It was a {} hotel.", "We had a {} stay."],
+    "parking": ["The {} parking was far.", "We liked the parking.", "Parking is far {}."],
+    "street": ["The {} street was far.", "The street was nice.", "Near a {} street."],
+    "breakfast": ["The {} breakfast was far.", "A good breakfast.", "Breakfast has {} bread."],
 }
-ADJECTIVES = ["good", "bad", "easy", "free", "poor", "great", "awful", "nice", "cheap", "simple"]
+AXES = {"parking": 0, "street": 0, "breakfast": 1, "great": 3, "terrible": 4}
 
 
-def entities_of():
-    """Thirty texts of three subjects, of two entities; parking twice in the second one."""
-    found = {}
-    for subject, forms in SUBJECTS.items():
-        for number, adjective in enumerate(ADJECTIVES):
-            text = forms[number % 3].format(adjective)
-            found[text] = Counter({"a": 1, "b": 2} if subject == "parking" else {"a": 1, "b": 1})
-    return found
+def embed(texts):
+    """A direction for each subject, parking and streets the same; praise and complaints apart."""
+    vectors = np.full((len(texts), 8), 0.01, np.float32)
+    for row, text in enumerate(texts):
+        for word, axis in AXES.items():
+            vectors[row, axis] += 3 * (word in text.lower())
+        vectors[row, 5] += 1e-3 * (sum(map(ord, text)) % 89)
+    return vectors
 
 
-def vectors_of(texts):
-    """One direction for each subject, with some noise that is a function of the row."""
-    axes = np.eye(8)
-    noise = np.random.default_rng(5).normal(scale=0.1, size=(len(texts), 8))
-    subjects = ["arking", "breakfast", ""]
-    of = [next(n for n, word in enumerate(subjects) if word in text) for text in texts]
-    return (axes[of] * 3 + noise).astype(np.float32)
+def reviews(subjects=SUBJECTS, ratings=(5.0, 1.0), entities="ab"):
+    """A review of each sentence, of the entities in turn, parking twice as often."""
+    adjectives = ["wooden", "green", "narrow", "round", "painted"]
+    texts = [
+        form.format(adjective)
+        for subject, forms in subjects.items()
+        for form in forms * (2 if subject == "parking" else 1)
+        for adjective in adjectives
+    ]
+    return [
+        Review(entities[at % len(entities)], ratings[at % len(ratings)], [text])
+        for at, text in enumerate(texts)
+    ]
 
 
-def references():
-    """General phrases lie in the direction of praise, all others in that of parking."""
-    phrases, general = suggest.reference_phrases()
-    return np.eye(8, dtype=np.float32)[[2] * general + [0] * (len(phrases) - general)]
+def suggested(given, count=12):
+    return suggest.suggest(given, embed, count)
 
 
-def suggested(count=3):
-    sentences = ShortSentences(entities_of())
-    return suggest.suggest(sentences, vectors_of(sentences.texts), references(), count)
+def test_similar_terms_are_one_facet_named_after_the_most_frequent():
+    parking, breakfast = suggested(reviews())
+    assert (parking.name, parking.words, parking.review_count) == (
+        "parking",
+        ["parking", "street"],
+        45,
+    )
+    assert (breakfast.name, breakfast.words, breakfast.review_count) == (
+        "breakfast",
+        ["breakfast"],
+        15,
+    )
+    assert [found.name for found in suggested(reviews(), 1)] == ["parking"]
 
 
-def test_each_subject_is_a_suggestion_the_largest_first():
-    parking, *others = suggested()
-    assert (parking.name, parking.count, parking.share) == ("parking", 30, 30 / 70)
-    assert {one.name for one in others} >= {"breakfast"}
-    assert [one.count for one in others] == [20, 20]
-    for one in (parking, *others):
-        assert len(set(one.samples)) == len(one.samples) == suggest.SAMPLES
-        assert one.phrase in entities_of()
-
-
-def test_only_general_praise_is_junk():
-    assert {one.name: one.is_junk for one in suggested()} == {
-        "parking": False,
-        "breakfast": False,
-        next(one.name for one in suggested() if one.name not in SUBJECTS): True,
-    }
-
-
-def test_words_are_frequent_inside_and_rare_outside():
-    by_name = {one.name: one.words for one in suggested()}
-    assert by_name["parking"][0] == "parking"
-    assert "buffet" in by_name["breakfast"]
-    for words in by_name.values():
-        assert "was" not in words
-        assert "the" not in words
-
-
-@given(st.integers(2, 6), st.integers(0, 10_000))
-def test_each_row_is_in_the_cluster_of_the_nearest_mean(k, seed):
-    random = np.random.default_rng(seed)
-    unit = random.normal(size=(60, 3)).astype(np.float32)
-    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    weights = random.integers(1, 4, 60).astype(np.float32)
-    labels, cosines = k_means(unit, weights, k)
-    means = np.array([weights[labels == one] @ unit[labels == one] for one in range(k)])
-    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-    np.testing.assert_allclose(cosines, (unit @ means.T)[np.arange(60), labels], atol=1e-5)
-    assert (cosines >= (unit @ means.T).max(axis=1) - 1e-5).all()
+def test_the_counts_are_those_of_the_words():
+    given = reviews()
+    for found in suggested(given):
+        words = Words([found.words])
+        assert sum(words.bits(review.sentences, None) for review in given) == found.review_count
 
 
 @pytest.mark.parametrize(
-    ("text", "short"),
-    [("Too short", False), ("Parking was easy.", True), (" ".join("abcdefghijkl"), True),
-     (" ".join("abcdefghijklm"), False), (f"a b {'c' * 300}", False)],
+    ("forms", "is_subject"),
+    [
+        (["The kettle was {}.", "A {} kettle."], True),
+        (["It is very {} and dusty.", "Very dusty, with {} legs."], True),
+        (["It is very great with {} legs."], False),  # praise alone
+        (["We walked {} far.", "To walk {} far."], False),  # a verb
+        (["A {} room with Janet.", "Thanks, dear Janet."], False),  # a name
+        (["The {} hotel was far."], False),  # what is reviewed
+    ],
 )  # fmt: skip
-def test_short_sentences_have_three_to_twelve_words(text, short):
-    assert is_short(text) == short
+def test_the_words_beside_a_word_say_whether_it_is_a_subject(forms, is_subject):
+    given = reviews({"other": forms})
+    names = {"kettle", "dusty", "great", "walk", "walked", "janet", "hotel"}
+    found = [term.name for term in suggest._terms(given) if term.name in names]
+    assert bool(found) is is_subject, found
 
 
-WORD = st.from_regex("[a-zé日]{1,9}('s)?", fullmatch=True)
-TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.strip("\x00\x7f \t\r\n"))
+def test_verbs_of_low_ratings_are_subjects():
+    good = [Review("ab"[at % 2], 5.0, ["We enjoy it."]) for at in range(20)]
+    bad = [Review("ab"[at % 2], 1.0, ["It crashes again and again."]) for at in range(6)]
+    assert [found.name for found in suggested(good + bad)] == ["crashes"]
+    assert suggested([review._replace(rating=None) for review in good + bad]) == []
 
 
-def line(text):
-    return suggest._line(text)
+def test_a_word_of_one_entity_is_none_if_there_are_several():
+    given = [Review("a", 5.0, [f"The kettle was {word}."]) for word in ("far", "red", "hot") * 4]
+    assert [found.name for found in suggested(given)] == ["kettle"]
+    assert suggested([*given, Review("b", 5.0, ["Nothing."])]) == []
 
 
-@given(
-    st.lists(
-        st.tuples(
-            TEXT, TEXT, st.lists(TEXT, max_size=3), st.lists(WORD, max_size=3), st.booleans()
-        ),
-        min_size=1,
-        max_size=5,
-        unique_by=lambda one: one[0],
-    )
-)
+def test_phrases_are_sentences_about_this_subject_alone():
+    forms = {
+        "parking": ["The {} parking was great.", "The parking was terrible."],
+        "breakfast": ["The {} breakfast was great.", "Breakfast and parking were terrible."],
+    }
+    given = reviews(forms, ratings=(1.0,), entities="ab")
+    texts = {text for review in given for text in review.sentences}
+    parking, breakfast = sorted(suggested(given), key=lambda found: -len(found.name))[::-1]
+    assert parking.complaint == "The parking was terrible."
+    assert parking.phrase in texts
+    assert (breakfast.phrase in texts, breakfast.complaint) == (True, None)
+    parking, _ = suggested([review._replace(rating=5.0) for review in given])
+    assert parking.complaint is None  # its review praises
+
+
+@pytest.mark.parametrize(
+    ("word", "base"),
+    [("beds", "bed"), ("batteries", "battery"), ("ties", "tie"), ("boxes", "box"), ("bus", "bus"),
+     ("glass", "glass"), ("dishes", "dish"), ("houses", "house")],
+)  # fmt: skip
+def test_plurals(word, base):
+    assert singular(word) == base
+
+
+TEXT = st.text(min_size=1, max_size=30).filter(lambda text: text.split() and text.strip("\x00"))
+WORD = st.from_regex("[a-zé]{3,9}", fullmatch=True)
+SUGGESTION = st.builds(
+    Suggestion, WORD, st.lists(WORD, min_size=1, max_size=4), st.integers(5, 9999), TEXT,
+    st.none() | TEXT,
+)  # fmt: skip
+
+
+@given(st.lists(SUGGESTION, min_size=1, max_size=5, unique_by=lambda found: found.name))
 def test_a_file_of_any_texts_loads(given):
-    given = [one for one in given if line(one[1])]
-    suggestions = [
-        Suggestion(name, line(phrase), 3, 0.1, [line(one) for one in samples], words, junk)
-        for name, phrase, samples, words, junk in given
+    facets = parse_definitions(definitions_file(given, "these"), "x").facets
+    assert [facet.name for facet in facets] == [found.name for found in given]
+    assert [facet.words for facet in facets] == [tuple(found.words) for found in given]
+    assert [facet.phrases for facet in facets] == [
+        tuple(" ".join(text.split()) for text in (found.phrase, found.complaint) if text)
+        for found in given
     ]
-    if not suggestions:
-        return
-    facets = parse_definitions(definitions_file(suggestions, "these"), "x").facets
-    assert [one.name for one in facets] == [one.name for one in suggestions]
-    assert [one.phrases for one in facets] == [(one.phrase,) for one in suggestions]
-    all_junk = all(one.is_junk for one in suggestions)
-    assert [one.hidden for one in facets] == [one.is_junk and not all_junk for one in suggestions]
-    assert [one.words for one in facets] == [
-        None if one.is_junk or not one.words else tuple(one.words) for one in suggestions
-    ]
-
-
-def test_words_are_those_that_count_mentions():
-    """Each suggested word finds the sentences that it was counted in."""
-    texts = ["L’ÉTÉ was warm.", "Bob's pool_side, Bob’s!", "It is 30 °C here."]
-    found = []
-    for text in texts:
-        sentences = ShortSentences(
-            {text: Counter({"a": 5}), "Nothing of all that.": Counter({"a": 9})}
-        )
-        for word in sentences.telling_words([0]):
-            assert Words([[word]]).bits([text], None) == 1, word
-            found.append(word)
-    assert {"l'été", "bob's", "pool", "side", "30"} <= set(found)
-
-
-def test_a_word_is_mostly_inside():
-    """Four sentences with it inside and four outside are enough, five outside are too many."""
-    inside = [f"Pool number {n}." for n in range(4)]
-    for outside, found in ((4, True), (5, False)):
-        others = [f"A pool {n} of {n}." for n in range(outside)]
-        others += [f"Nothing here {n}." for n in range(60)]
-        texts = ShortSentences({text: Counter("a") for text in inside + others})
-        assert ("pool" in texts.telling_words(range(4))) is found
+    assert all(facet.quotes_words for facet in facets)

@@ -206,5 +206,6 @@ def test_sentences_are_counted_by_whether_the_model_reads_their_language():
     )
     assert batch.stats.outcomes.total() == 4
     assert batch.stats.read_by_model == {"yes": 4, "no": 1, "unknown": 1}
+    assert batch.stats.unread == {"fr": 1}
     plain = Driver(config(mapping=Lists()))
     assert not plain.run(record(0, upserted("r", "one", language="en"))).stats.read_by_model

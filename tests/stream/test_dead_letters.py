@@ -80,3 +80,18 @@ def test_it_tells_by_itself(
 
     asyncio.run(run())
     assert len(caplog.records) == 1
+
+
+def test_sentences_that_the_model_does_not_read_are_told_while_they_grow(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = DeadLetterLog(Threads(), None, ("en",))
+    log.count(Stats(read_by_model=Counter(yes=96, no=4), unread=Counter(fr=4)))
+    log.log_counts()
+    assert (log.unread, caplog.records) == (None, [])  # less than 5 %
+    log.count(Stats(read_by_model=Counter(no=2), unread=Counter(de=2)))
+    assert log.unread == "6 of 102 sentences are in fr, de; the model reads en"
+    for _ in range(2):
+        log.log_counts()
+    (told,) = caplog.records
+    assert told.getMessage() == f"since the start {log.unread}: facets miss most of them"

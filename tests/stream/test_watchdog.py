@@ -28,9 +28,10 @@ from worker.kafka.topics import partition_of
 from worker.settings import Settings
 from worker.stream import watchdog as module
 from worker.stream.assignment import Assignment
-from worker.stream.journal import Journal
+from worker.stream.journal import DeadLetterLog, Journal
 from worker.stream.run_bounds import ENDLESS
 from worker.stream.status import WorkerStatus
+from worker.stream.surroundings import Threads
 from worker.stream.watchdog import Watchdog
 
 LIMIT_S = 15.0
@@ -213,6 +214,7 @@ def status(app: Any, assignment: Assignment, contact: Contact, clock: FakeClock)
         settings=SimpleNamespace(stall_timeout_ms=300_000),
         schemas=SimpleNamespace(waiting=None),
         why_python="",
+        dead_letters=DeadLetterLog(Threads()),
         bounds=ENDLESS,
     )
     return WorkerStatus(app, worker)

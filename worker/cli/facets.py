@@ -13,7 +13,7 @@ from worker.text import embedders
 from worker.view import output
 from worker.view.writing import refuse_inputs, sink
 
-FACETS = 9
+FACETS = 12
 
 
 @click.group(
@@ -29,18 +29,18 @@ def command() -> None:
     "suggest",
     short_help="Suggest facets from reviews, as a file to edit.",
     examples=[
-        ("facets suggest reviews.jsonl.gz -o facets.toml", "nine subjects of these reviews"),
-        ("facets suggest 'reviews/*.parquet' --facets 15", "more of them, to standard output"),
+        ("facets suggest reviews.jsonl.gz -o facets.toml", "twelve subjects of these reviews"),
+        ("facets suggest 'reviews/*.parquet' --facets 20", "more of them, to standard output"),
     ],
 )
 @files_argument
 @click.option(
     "--facets",
     "count",
-    type=click.IntRange(2, 64),
+    type=click.IntRange(1, 64),
     default=FACETS,
     show_default=True,
-    help="Maximum facets, those that are likely junk included.",
+    help="Maximum facets.",
 )
 @target_option("Write to this new file instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace the file of -o if it exists.")
@@ -57,14 +57,12 @@ def suggest(
     """Suggest facets from the reviews of files, as a TOML file for a person to edit. Files are
     those of `summarize`; no Kafka is needed.
 
-    The short sentences of all entities, of 3 to 12 words, are divided into clusters by their
-    vectors. Each cluster becomes a facet: its most central sentence is the phrase, its most telling
-    words are the words, the first one the name. Comments say how many sentences it has, and show
-    five of them. A facet whose phrase is general praise, a complaint or a plan is marked as likely
-    junk, and hidden.
+    The reviews must be in English. A subject is a noun, or an adjective such as "clean", that
+    reviews of two entities use. Words of similar sentences and meaning are one facet, named after
+    the most frequent. Its words count mentions and choose quotes. Its phrases are two sentences of
+    the reviews, one of them a complaint; a comment says where none was found.
 
-    The same files and model give the same suggestions. Of more than 20,000 different short
-    sentences as many are drawn, always the same.
+    The same files and model give the same suggestions.
 
     Lines that cannot be used are named on standard error and make the exit code 1.
     """

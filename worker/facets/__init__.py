@@ -3,7 +3,7 @@ own.
 
 definitions  the file that defines them, checked, and the presets
 membership   which sentences belong to a facet: a pure function of a sentence and its reviews
-suggest      definitions from clusters of sentences, for people to edit
+suggest      definitions from the subjects of reviews, for people to edit
 words        which facets the sentences of a review mention
 newest       the newest live reviews of an entity
 

@@ -1,190 +1,228 @@
-"""Suggestions of facets: clusters of short sentences, as a file of definitions for people to edit.
+"""Suggestions of facets: the subjects of English reviews, as a file of definitions for people to
+edit.
 
-Everything is deterministic: the same sentences and vectors in the same order give the same file.
+A term is a word in all its forms. The words beside it say what it is: a noun comes after an
+article or before a verb, an adjective after "very" or "was". Terms of similar sentences are a
+facet. `suggest.toml` has the lists of words. The same reviews and vectors in the same order give
+the same file.
 """
 
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from statistics import fmean
+from tomllib import loads
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.facets import PRESETS
-from worker.facets.definitions import PRESET, read_definitions
-from worker.facets.words import words_of
+from worker.coversumm.fixed_point import quantize
+from worker.facets.definitions import PRESET, Polarity, read_definitions
+from worker.facets.polarity import Direction
+from worker.facets.words import fold
 
-WORDS_OF_A_SENTENCE: Final = range(3, 13)
+WORDS_OF_A_PHRASE: Final = range(3, 13)
 """Shorter sentences name no subject, longer ones often several."""
-MAX_CHARS: Final = 200  # of a short sentence; scripts without blanks have no words to count
-PER_FACET: Final = 10  # least different sentences for each facet asked for
-SAMPLES: Final = 5  # sentences shown of a cluster
-MAX_WORDS: Final = 12  # suggested of a cluster
-WORD_CHARS: Final = range(2, 31)  # of a suggested word
-RATIO: Final = 4.0  # least ratio of a word's frequency in the cluster to that outside
-MAJORITY: Final = 0.5  # least share of the sentences with a suggested word that are in the cluster
-LEAST_SHARE: Final = 0.02  # of the cluster's sentences that have a suggested word
-LEAST_COUNT: Final = 3  # sentences of the cluster that have a suggested word
-SEED: Final = 1
-STARTS: Final = 5  # runs of k-means, of which the best is taken
-ROUNDS: Final = 50  # at most, of a run
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+PHRASE_CHARS: Final = 200
+SAMPLE: Final = 100  # sentences of a term that are embedded
+FEWEST: Final = 5  # reviews with a term
+TERM_SHARE: Final = 0.006  # of all reviews, those with a term
+FACET_SHARE: Final = 0.015  # and those with a term of a facet
+OFTEN: Final = 0.25  # of a term's uses, as a noun
+SELDOM: Final = 0.3  # and as anything else
+NAMES: Final = 0.5  # of its uses within a clause, those with a capital
+LOWER: Final = 0.7  # stars of the reviews with a verb that complains below those of all
+SIMILARITY: Final = 0.5  # from which a term joins a facet
+MAX_TERMS: Final = 8  # of a facet
+_CLAUSES: Final = re.compile('[.,;:!?()"“”/\n…]+|\\s[-–—&]+\\s')
+_WORDS: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 Vectors = NDArray[np.float32]
+Embed = Callable[[list[str]], Vectors]
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """A cluster of sentences as a facet. `share` is of all sentences, `samples` are ordered from
-    the most central outwards, `words` by how much they tell the cluster from the rest. `is_junk`:
-    the phrase is general praise, a complaint or a plan, rather than about a subject.
-    """
+class Review(NamedTuple):
+    """A live review of an entity."""
+
+    entity: str
+    rating: float | None
+    sentences: Sequence[str]
+
+
+class Suggestion(NamedTuple):
+    """A subject: the reviews that have one of its words, and real sentences about it."""
 
     name: str
-    phrase: str
-    count: int
-    share: float
-    samples: Sequence[str]
     words: Sequence[str]
-    is_junk: bool
+    review_count: int
+    phrase: str
+    complaint: str | None
 
 
-class ShortSentences:
-    """Different sentences, each with its entities.
+@dataclass(slots=True)
+class _Term:
+    """The uses of a word in all its forms. `texts`: its phrases, with the ratings of reviews."""
 
-    Attributes:
-        texts: in the order given.
-        weights: (m,) how often each occurs.
-        entity_count: entities that have one.
-    """
+    forms: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    reviews: set[int] = field(default_factory=set)
+    entities: set[str] = field(default_factory=set)
+    texts: dict[str, float | None] = field(default_factory=dict)
 
-    def __init__(self, entities_of: Mapping[str, Counter[str]]) -> None:
-        """`entities_of`: by text, how often each entity has it."""
-        self.texts = list(entities_of)
-        self._entities = list(entities_of.values())
-        self._words = [
-            frozenset(word for word in words_of(text) if len(word) in WORD_CHARS and word[0] != "'")
-            for text in self.texts
-        ]
-        self.weights = np.array([of.total() for of in self._entities], np.float32)
-        self.entity_count = len(set().union(*self._entities))
+    def share(self, kind: str, of: str = "uses") -> float:
+        return self.kinds[kind] / max(self.kinds[of], 1)
 
-    def telling_words(self, rows: Sequence[int]) -> list[str]:
-        """The words that are much more frequent in these rows than in all others, the best first.
-        A word of one entity alone is left out, if there are several: it may be a name.
-        """
-        inside, everywhere = self._word_counts(rows), self._all_words
-        size = sum(self.weights[rows].tolist())
-        rest = max(float(self.weights.sum()) - size, 1.0)
-        entities: dict[str, set[str]] = {}
-        for row in rows:
-            for word in self._words[row]:
-                entities.setdefault(word, set()).update(self._entities[row])
-        scores = {}
-        for word, count in inside.items():
-            ratio = (count / size) / ((everywhere[word] - count + 0.5) / rest)
-            is_frequent = count >= max(LEAST_COUNT, LEAST_SHARE * size)
-            is_telling = ratio >= RATIO and count >= MAJORITY * everywhere[word]
-            if is_frequent and is_telling and len(entities[word]) >= min(2, self.entity_count):
-                scores[word] = count * math.log(ratio)
-        return sorted(scores, key=lambda word: (-scores[word], word))[:MAX_WORDS]
-
-    @cached_property
-    def _all_words(self) -> Counter[str]:
-        return self._word_counts(range(len(self.texts)))
-
-    def _word_counts(self, rows: Sequence[int]) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for row in rows:
-            for word in self._words[row]:
-                counts[word] += int(self.weights[row])
-        return counts
-
-
-def is_short(text: str) -> bool:
-    """True if the sentence is of the length that clusters are made of."""
-    return len(text) <= MAX_CHARS and len(text.split()) in WORDS_OF_A_SENTENCE
+    @property
+    def name(self) -> str:
+        return max(self.forms, key=lambda form: (self.forms[form], form))
 
 
 @cache
-def reference_phrases() -> tuple[tuple[str, ...], int]:
-    """The phrases of all presets, and how many at the beginning are those of hidden facets: general
-    praise and complaints.
-    """
-    facets = [facet for name in PRESETS for facet in read_definitions(PRESET + name).facets]
-    hidden = dict.fromkeys(p for facet in facets if facet.hidden for p in facet.phrases or ())
-    others = dict.fromkeys(p for facet in facets if not facet.hidden for p in facet.phrases or ())
-    return (*hidden, *others), len(hidden)
+def _lists() -> Mapping[str, frozenset[str]]:
+    text = (files("worker.facets") / "suggest.toml").read_text("utf-8")
+    lists = {name: frozenset(words) for name, words in loads(text).items()}
+    grammar = frozenset().union(*(lists[name] for name in lists.keys() - {"evaluative", "heads"}))
+    return lists | {"grammar": grammar, "all": frozenset().union(*lists.values())}
 
 
-def suggest(
-    sentences: ShortSentences, vectors: Vectors, references: Vectors, facets: int
-) -> list[Suggestion]:
-    """At most `facets` suggestions, the largest cluster first.
-
-    `vectors`: (m, D) of the texts; `references`: those of `reference_phrases`.
-    """
-    unit, weights = _unit(vectors), sentences.weights
-    labels, cosines = k_means(unit, weights, facets)
-    is_general = (unit @ _unit(references).T).argmax(axis=1) < reference_phrases()[1]
-    clusters = [rows for number in range(facets) if len(rows := np.flatnonzero(labels == number))]
-    clusters.sort(key=lambda rows: -weights[rows].sum())
-    found: list[Suggestion] = []
-    for rows in clusters:
-        ranked = rows[np.argsort(-cosines[rows], kind="stable")].tolist()
-        count = int(weights[rows].sum())
-        words = sentences.telling_words(ranked)
-        taken = {suggestion.name for suggestion in found}
-        name = next((word for word in words if word not in taken), f"cluster {len(found) + 1}")
-        # the middles of as many parts of equal size
-        places = [(2 * at + 1) * len(ranked) // (2 * SAMPLES) for at in range(SAMPLES)]
-        chosen = [ranked[at] for at in dict.fromkeys([0, *places])]
-        phrase, *samples = [_line(sentences.texts[row]) for row in chosen]
-        is_junk = bool(is_general[ranked[0]])
-        share = count / float(weights.sum())
-        found.append(Suggestion(name, phrase, count, share, samples, words, is_junk))
+def suggest(reviews: Sequence[Review], embed: Embed, facets: int) -> list[Suggestion]:
+    """At most `facets` suggestions, the most mentioned first. `embed`: texts to (m, D) vectors."""
+    counted = [
+        (len(set().union(*(term.reviews for term in group))), group)
+        for group in _groups(_terms(reviews), embed)
+    ]
+    counted.sort(key=lambda pair: -pair[0])
+    chosen = [pair for pair in counted[:facets] if pair[0] >= FACET_SHARE * len(reviews)]
+    polarity = read_definitions(PRESET + "stays").polarity or Polarity()
+    good, bad = polarity.good or (), polarity.bad or ()
+    direction = Direction(Polarity(good, bad), quantize(embed([*good, *bad])))
+    found = []
+    for count, group in chosen:
+        others = [other[0] for _, other in chosen if other is not group]
+        phrase, complaint = _phrases(group[0], others, embed, direction)
+        words = [form for term in group for form, _ in term.forms.most_common()]
+        found.append(Suggestion(group[0].name, words, count, phrase, complaint))
     return found
 
 
-def k_means(unit: Vectors, weights: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:
-    """The cluster of each row of (m, D), from 0 to k - 1, and its cosine to the cluster's mean.
+def _terms(reviews: Sequence[Review]) -> list[_Term]:
+    """The terms that are subjects, that of most reviews first."""
+    found: dict[str, _Term] = defaultdict(_Term)
+    for number, review in enumerate(reviews):
+        for text in review.sentences:
+            clauses = _CLAUSES.split(text)
+            for base in {base for clause in clauses for base in _counted(clause, found)}:
+                term = found[base]
+                term.reviews.add(number)
+                term.entities.add(review.entity)
+                if len(text) <= PHRASE_CHARS and len(text.split()) in WORDS_OF_A_PHRASE:
+                    term.texts.setdefault(text, review.rating)
+    ratings = [review.rating for review in reviews]
+    low = _mean(ratings) - LOWER
+    fewest = max(FEWEST, TERM_SHARE * len(reviews))
+    entities = min(2, len({review.entity for review in reviews}))
+    chosen = []
+    for base, term in found.items():
+        is_frequent = len(term.reviews) >= fewest and len(term.entities) >= entities
+        if not is_frequent or not term.texts or term.share("name", "inside") >= NAMES:
+            continue
+        is_noun = term.share("noun") >= OFTEN and term.kinds["before verb"] > 1
+        if term.share("verb") < SELDOM:
+            is_subject = is_noun or term.share("predicate") >= SELDOM
+        else:
+            is_subject = _mean(ratings[at] for at in term.reviews) <= low
+        if is_subject:
+            chosen.append(base)
+    return [found[base] for base in sorted(chosen, key=lambda of: (-len(found[of].reviews), of))]
 
-    Rows have length one; clusters are by cosine, and some may be empty.
+
+def _counted(clause: str, terms: Mapping[str, _Term]) -> Iterator[str]:
+    """Count the uses of words in a clause; the terms that it has."""
+    lists = _lists()
+    written = _WORDS.findall(clause)
+    words = ["", *map(fold, written), ""]
+    for at, (before, word, after) in enumerate(zip(words, words[1:], words[2:], strict=False)):
+        base = singular(word)
+        if len(word) < 3 or "'" in word or {word, base} & lists["all"]:
+            continue
+        term = terms[base]
+        term.forms[word] += 1
+        is_end = not after or after in lists["grammar"]
+        begins = before in lists["before_nouns"] or before in lists["evaluative"]
+        kinds = {
+            "uses": True,
+            "inside": at > 0,
+            "name": at > 0 and written[at].istitle(),
+            "noun": (is_end and begins) or after in lists["after_nouns"],
+            "before verb": after in lists["after_nouns"],
+            "predicate": before in lists["before_adjectives"],
+            "verb": before in lists["before_verbs"],
+        }
+        term.kinds.update(kind for kind in kinds if kinds[kind])
+        yield base
+
+
+def singular(word: str) -> str:
+    """The word without the end of an English plural."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("ches", "shes", "sses", "xes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def _groups(terms: Sequence[_Term], embed: Embed) -> list[list[_Term]]:
+    """Terms of similar sentences and meanings, each group with its leader first."""
+    if not terms:
+        return []
+    texts = list(dict.fromkeys(text for term in terms for text in _sample(term.texts)))
+    rows = {text: row for row, text in enumerate(texts)}
+    vectors = _unit(embed(texts))
+    means = [vectors[[rows[text] for text in _sample(term.texts)]].mean(axis=0) for term in terms]
+    contexts = _unit(np.array(means) - vectors.mean(axis=0))
+    meanings = _unit(embed([f"The {term.name}." for term in terms]))
+    similar = (contexts @ contexts.T + meanings @ meanings.T) / 2
+    groups: list[list[int]] = []
+    for row in range(len(terms)):
+        nearest = max(groups, key=lambda group: similar[row, group[0]], default=[row])
+        if nearest != [row] and similar[row, nearest[0]] >= SIMILARITY:
+            nearest.append(row)
+        else:
+            groups.append([row])
+    return [[terms[row] for row in group[:MAX_TERMS]] for group in groups]
+
+
+def _sample(texts: Iterable[str]) -> list[str]:
+    found = list(texts)
+    return found[:: -(-len(found) // SAMPLE) or 1]
+
+
+def _phrases(
+    leader: _Term, others: Sequence[_Term], embed: Embed, direction: Direction
+) -> tuple[str, str | None]:
+    """The most central sentences without the words of others: one that does not complain, and one
+    that does, None without any.
     """
-    random = np.random.default_rng(SEED)
-    runs = [_run(unit, weights, _spread(unit, weights, k, random)) for _ in range(STARTS)]
-    return max(runs, key=lambda run: float(weights @ run[1]))
+    own = [text for text in leader.texts if not any(text in other.texts for other in others)]
+    texts = _sample(own or leader.texts)
+    vectors = embed(texts)
+    unit = _unit(vectors)
+    order = np.argsort(-(unit @ unit.mean(axis=0)), kind="stable").tolist()
+    signs = direction.signs(quantize(vectors)).tolist()
+    first = next((row for row in order if signs[row] >= 0), order[0])
+    ratings = [direction.of_rating(leader.texts[text]) for text in texts]
+    complaints = (texts[row] for row in order if signs[row] < 0 and ratings[row] <= 0)
+    return texts[first], next(complaints, None)
 
 
-def _spread(unit: Vectors, weights: Vectors, k: int, random: np.random.Generator) -> Vectors:
-    """k rows, each drawn the rather the farther it is from those before it (k-means++)."""
-    chances, rows = weights.astype(np.float64), []
-    nearest = np.full(len(unit), -1.0, np.float32)
-    for _ in range(k):
-        rows.append(int(random.choice(len(unit), p=chances / chances.sum())))
-        nearest = np.maximum(nearest, unit @ unit[rows[-1]])
-        chances = weights * np.clip(1.0 - nearest, 1e-9, None)
-    return unit[rows]
-
-
-def _run(unit: Vectors, weights: Vectors, centers: Vectors) -> tuple[NDArray[np.int64], Vectors]:
-    labels = np.full(len(unit), -1)
-    for _ in range(ROUNDS):
-        cosines = unit @ centers.T
-        found = cosines.argmax(axis=1)
-        if (found == labels).all():
-            break
-        labels = found
-        members = (labels == np.arange(len(centers))[:, None]) * weights
-        sums = members @ unit
-        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        centers = np.where(lengths > 0, sums / np.maximum(lengths, 1e-12), centers)
-    return labels, cosines[np.arange(len(unit)), labels]
+def _mean(ratings: Iterable[float | None]) -> float:
+    known = [rating for rating in ratings if rating is not None]
+    return fmean(known) if known else 0.0
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -192,44 +230,26 @@ def _unit(vectors: Vectors) -> Vectors:
     return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
 
 
-def _line(text: str) -> str:
-    """The text on one line that a comment may have."""
-    return " ".join(_CONTROL.sub(" ", text).split())
-
-
-# ---- the file
-
-
-def definitions_file(suggestions: Sequence[Suggestion], of: str) -> str:
-    """The suggestions as a TOML file that `read_definitions` accepts. `of` says what they are
-    of.
-    """
-    return "\n".join(_file_lines(suggestions, of)) + "\n"
-
-
-def _file_lines(suggestions: Sequence[Suggestion], of: str) -> Iterator[str]:
-    yield f"# Facets suggested from {_line(of)}."
-    yield "# For a person to edit before any use: name each facet, give it a good and a bad phrase,"
-    yield "# correct its words, and remove or hide those without a subject. Then look at it:"
-    yield "#   coversumm-worker summarize FILE --facets THIS_FILE --view facets --pretty"
-    all_junk = all(
-        suggestion.is_junk for suggestion in suggestions
-    )  # a file must show at least one facet
-    for suggestion in suggestions:
-        yield ""
-        share = f"{100 * suggestion.share:.0f} %"
-        yield f"# {suggestion.count:,} sentences, {share}; from the middle outwards:"
-        yield from (f"#   {sample}" for sample in suggestion.samples)
-        yield "[[facet]]"
-        yield f"name = {_quoted(suggestion.name)}"
-        if suggestion.is_junk:
-            yield "# likely junk: the phrase is general praise, a complaint or a plan"
-            yield "# hidden = true" if all_junk else "hidden = true"
-        yield f"phrases = [{_quoted(suggestion.phrase)}]"
-        if suggestion.words and not suggestion.is_junk:
-            yield f"words = [{', '.join(map(_quoted, suggestion.words))}]"
+def definitions_file(suggestions: Iterable[Suggestion], of: str) -> str:
+    """The suggestions as a TOML file that `read_definitions` accepts. `of`: their reviews."""
+    lines = [
+        f"# Facets suggested from {of}.",
+        "# For a person to edit before any use: rename or remove facets, correct their words, and",
+        "# give each a sentence of praise and one of complaint. Then look at what they quote:",
+        "#   coversumm-worker summarize FILE --facets THIS_FILE --view facets --pretty",
+    ]
+    for found in suggestions:
+        complaints = [] if found.complaint is None else [found.complaint]
+        lines += [
+            f"\n# {found.review_count:,} reviews mention it.",
+            *([] if complaints else ["# No complaint was found: add one to the phrases."]),
+            f"[[facet]]\nname = {_quoted(found.name)}",
+            f"phrases = [{', '.join(map(_quoted, [found.phrase, *complaints]))}]",
+            f'words = [{", ".join(map(_quoted, found.words))}]\nquotes = "words"',
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:
     # a string of JSON is one of TOML, but for this character
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(" ".join(text.split()), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,6 @@
-"""A run of `facets suggest`: the live short sentences of files, embedded and clustered."""
+"""A run of `facets suggest`: the live reviews of files, and the facets that they suggest."""
 
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
-from worker.facets import suggest as clusters
+from worker.facets.suggest import Review, definitions_file, suggest
 from worker.operations.findings import Findings, warn_left_out
 from worker.processing.config import configured_engine, event_limits
 from worker.processing.plan import split_review
@@ -28,19 +27,20 @@ from worker.state.keys import review_of
 from worker.text.engine import EmbeddingEngine
 from worker.view import output
 
-MAX_TEXTS = 20_000  # different sentences that are embedded and clustered
 EMBEDDED = 512  # texts embedded between two updates of the progress
 
 
 @dataclass
-class LiveSentences:
-    """The short sentences of the reviews that events leave, in the order of the events: of two
-    upserts of a review the later one counts.
+class LiveReviews:
+    """The reviews that events leave, in the order of the events: of two upserts of a review the
+    later one counts.
     """
 
     limits: Limits
-    _entities: dict[str, dict[bytes, dict[bytes, str]]] = field(default_factory=dict)
-    """Texts by entity, review and sentence id."""
+    _entities: dict[str, dict[bytes, tuple[float | None, dict[bytes, str]]]] = field(
+        default_factory=dict
+    )
+    """Ratings and texts by sentence id, by entity and review."""
 
     def apply(self, event: Event) -> Rejected | None:
         """The event's effect, or why it has none."""
@@ -50,30 +50,24 @@ class LiveSentences:
             found = split_review(review_id, event, self.limits)
             if isinstance(found, Rejected):
                 return found
-            sentences, _ = found
-            short = {
-                sentence.id: sentence.text
-                for sentence in sentences
-                if clusters.is_short(sentence.text)
-            }
-            reviews[review_id] = short
+            texts = {sentence.id: sentence.text for sentence in found[0]}
+            reviews[review_id] = event.details.rating, texts
         elif isinstance(event, ReviewDeleted):
             reviews.pop(event.review_id.encode(), None)
         elif isinstance(event, SentencesDeleted):
             for sentence_id in map(str.encode, event.sentence_ids):
-                reviews.get(review_of(sentence_id), {}).pop(sentence_id, None)
+                reviews.get(review_of(sentence_id), (None, {}))[1].pop(sentence_id, None)
         else:
             del self._entities[event.entity_id]
         return None
 
-    def entities_of(self) -> dict[str, Counter[str]]:
-        """Counts of each text by entity."""
-        found: dict[str, Counter[str]] = {}
-        for entity, reviews in self._entities.items():
-            for sentences in reviews.values():
-                for text in sentences.values():
-                    found.setdefault(text, Counter())[entity] += 1
-        return found
+    def reviews(self) -> list[Review]:
+        """All of them, by entity."""
+        return [
+            Review(entity, rating, list(texts.values()))
+            for entity, reviews in self._entities.items()
+            for rating, texts in reviews.values()
+        ]
 
 
 class SuggestRun:
@@ -85,7 +79,7 @@ class SuggestRun:
         engine = configured_engine(settings)
         if engine is None:
             raise SetupError(
-                "facets are suggested as phrases, which need an embedder, and COVERSUMM_EMBEDDER "
+                "facets are suggested with phrases, which need an embedder, and COVERSUMM_EMBEDDER "
                 "is none: pass --embedder"
             )
         self._engine: EmbeddingEngine = engine
@@ -97,30 +91,18 @@ class SuggestRun:
         self._started = time.monotonic()
 
     def suggest(self, facets: int) -> str:
-        """The file with at most so many suggestions. Raises SetupError for too few sentences."""
-        found = self._read()
-        least = clusters.PER_FACET * facets
-        if len(found) < least:
+        """The file with at most so many suggestions. Raises SetupError if there is none."""
+        reviews = self._read()
+        suggestions = suggest(reviews, self._embedded, facets)
+        of = output.many(len(reviews), "reviews")
+        if not suggestions:
             self.finish()
             raise SetupError(
-                f"only {output.many(len(found), 'different sentences')} of 3 to 12 words: "
-                f"{least} are needed for {facets} facets: give more reviews, or lower --facets"
+                f"found no subject in {of}: at least 5 English reviews must mention it, of two "
+                "entities if there are several. Give more reviews, or copy a preset"
             )
-        total = sum(counts.total() for counts in found.values())
-        drawn = f"{len(found):,} different ones"
-        if len(found) > MAX_TEXTS:
-            rows = np.random.default_rng(clusters.SEED).choice(len(found), MAX_TEXTS, replace=False)
-            texts = list(found)
-            found = {texts[row]: found[texts[row]] for row in sorted(rows.tolist())}
-            drawn = f"{MAX_TEXTS:,} drawn of {drawn}"
-        sentences = clusters.ShortSentences(found)
-        phrases, _ = clusters.reference_phrases()
-        vectors = self._embedded([*sentences.texts, *phrases])
-        count = len(sentences.texts)
-        suggestions = clusters.suggest(sentences, vectors[:count], vectors[count:], facets)
-        entities = output.many(sentences.entity_count, "entities")
-        of = f"{total:,} sentences of 3 to 12 words, {drawn}, of {entities}"
-        return clusters.definitions_file(suggestions, of)
+        entities = len({review.entity for review in reviews})
+        return definitions_file(suggestions, f"{of} of {output.many(entities, 'entities')}")
 
     def finish(self) -> int:
         """Report; returns the number of lines that cannot be used."""
@@ -130,8 +112,8 @@ class SuggestRun:
         self._findings.complain(self._lines, self._reviews.unit)
         return self._findings.total
 
-    def _read(self) -> dict[str, Counter[str]]:
-        live = LiveSentences(self._limits)
+    def _read(self) -> list[Review]:
+        live = LiveReviews(self._limits)
         with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
             for entry in self._reviews:
                 if entry is None:
@@ -140,9 +122,9 @@ class SuggestRun:
                 if (fault := self._applied(entry, live)) is not None:
                     self._findings.add(fault)
                 progress.update(self._reviews.position, self._lines)
-        return live.entities_of()
+        return live.reviews()
 
-    def _applied(self, entry: Entry, live: LiveSentences) -> Faulty | None:
+    def _applied(self, entry: Entry, live: LiveReviews) -> Faulty | None:
         """Apply the event of a line; the line, if it cannot be used."""
         if isinstance(entry, Faulty):
             return entry

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from worker.errors import SetupError, many
+from worker.errors import SetupError
+from worker.text.declared import unread_note
 from worker.text.language import OTHERS, UNKNOWN, LanguageDetector
-
-FEWEST = 0.05  # of all reviews, to be told
 
 
 class _Review(msgspec.Struct):
@@ -54,12 +53,10 @@ class Languages:
     @property
     def warning(self) -> str | None:
         """The line about reviews that the model does not read; None if they are few."""
-        unread = self._others.total()
-        if unread < FEWEST * self._reviews or not unread:
+        note = unread_note(self._others, self._reviews, "reviews", self._model)
+        if note is None:
             return None
-        named = ", ".join(code for code, _ in self._others.most_common(4))
         return (
-            f"warning: {unread:,} of {many(self._reviews, 'reviews')} are in {named}: the model "
-            f"reads {', '.join(self._model)}, so facets miss most of them. docs/vectors.md names "
-            "models of more languages"
+            f"warning: {note}, so facets miss most of them. docs/vectors.md names models of more "
+            "languages"
         )

@@ -49,6 +49,7 @@ class Stats:
     """Sentences without a given vector, by whether the model declares the language of their review:
     `yes`, `no`, `unknown`; empty if it declares none.
     """
+    unread: Counter[str] = field(default_factory=Counter)  # those of `no` by language
     vectors_found: int = 0  # distinct texts found in the vector store
     vectors_missed: int = 0  # distinct texts not found there
     vector_store_bytes: int | None = None  # on disk; None without a store
@@ -105,7 +106,10 @@ class Stats:
         if model_languages is not None:
             for language, count in plan.languages.items():
                 is_read = "yes" if language in model_languages else "no"
-                self.read_by_model["unknown" if language in ("", UNKNOWN) else is_read] += count
+                is_known = language not in ("", UNKNOWN)
+                self.read_by_model[is_read if is_known else "unknown"] += count
+                if is_known and is_read == "no":
+                    self.unread[language] += count
         if plan.cut_sentences:
             self.limits[Limit.SENTENCE_CHARS] += plan.cut_sentences
         for changes in plan.changes:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from worker.kafka.topics import topic_specs
 from worker.processing.stats import Coordinates, Stats
 from worker.settings import Settings
 from worker.stream.surroundings import Threads
-from worker.text.declared import facts_of
+from worker.text.declared import facts_of, unread_note
 from worker.text.engine import EmbeddingEngine
 
 log = logging.getLogger(__name__)
@@ -231,12 +231,13 @@ class OnceAMinute:
 
 @dataclass(eq=False)
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, and dates that count as unknown, in any
-    thread, and logs the counts.
+    """Counts the dead letters of committed micro-batches, dates that count as unknown, and
+    sentences that the model does not read, in any thread, and logs the counts.
     """
 
     threads: Threads
     topic: str | None = None  # the topic that has them, if the environment names another
+    model_languages: Sequence[str] = ()  # that it declares
 
     def __post_init__(self) -> None:
         given = "" if self.topic is None else f"COVERSUMM_DLQ_TOPIC={quote(self.topic)} "
@@ -245,6 +246,8 @@ class DeadLetterLog:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, Coordinates] = {}
         self._future_dates = 0
+        self._read, self._unread = 0, Counter[str]()  # sentences since the start
+        self._noted: str | None = None
 
     def count(self, stats: Stats) -> None:
         """A micro-batch was committed."""
@@ -252,6 +255,14 @@ class DeadLetterLog:
             self._counts.update(stats.dead_letters())
             self._first = stats.first_letters | self._first
             self._future_dates += stats.future_dates
+            self._read += stats.read_by_model.total()
+            self._unread += stats.unread
+
+    @property
+    def unread(self) -> str | None:
+        """What the model does not read of the sentences since the start; None if it is little."""
+        with self._lock:
+            return unread_note(self._unread, self._read, "sentences", self.model_languages)
 
     async def log_every_minute(self) -> None:
         """Log every minute, until cancelled."""
@@ -281,3 +292,6 @@ class DeadLetterLog:
                 dates,
                 extra={"facts": {"future_dates": dates}},
             )
+        if (note := self.unread) is not None and note != self._noted:
+            self._noted = note
+            log.warning("since the start %s: facets miss most of them", note)

@@ -235,6 +235,7 @@ class WorkerStatus:
             "epoch": self._worker.settings.epoch,
             "native": not self._worker.why_python,
             "facets": bool(self._worker.settings.facets),
+            "unread": self._worker.dead_letters.unread,
             "review_url": self._worker.settings.review_url,
             "url": str(self._app.conf.canonical_url),
             "ready": ready,

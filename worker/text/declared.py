@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from worker.errors import many
 from worker.text.engine import EmbeddingEngine, EngineError, reads_all
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+FEWEST: Final = 0.05  # of all texts, those that are worth a line
 FILE: Final = "coversumm.json"  # in the model's folder
 
 
@@ -77,6 +80,17 @@ def read_facts(path: Path) -> ModelFacts:
         raise EngineError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EngineError(f"{path}: {str(error).replace('`', '')}") from error
+
+
+def unread_note(unread: Counter[str], count: int, of: str, reads: Sequence[str]) -> str | None:
+    """A line about texts, `of` what, in languages that the model does not read, if these are at
+    least 5 % of the `count`.
+    """
+    if not unread or unread.total() < FEWEST * count:
+        return None
+    named = ", ".join(code for code, _ in unread.most_common(4))
+    some = f"{unread.total():,} of {many(count, of)}"
+    return f"{some} are in {named}; the model reads {', '.join(reads)}"
 
 
 class DeclaredEngine:

@@ -2,7 +2,6 @@
 writes them, from six other hotels. Nothing about the method was chosen by these figures.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tests.bench.quality.data import MAX_CHARS, Embed, TextReview
@@ -11,30 +10,27 @@ from tests.bench.quality.hotels import Hotel
 from tests.bench.quality.rouge import Rouge, scored
 from tests.bench.quality.walk import text_of, walk
 from worker.coversumm import SCALE
-from worker.facets import suggest as clusters
 from worker.facets.definitions import parse_definitions
 from worker.facets.membership import FacetCriteria
+from worker.facets.suggest import Review, definitions_file, suggest
 from worker.text.splitting import split_sentences
 
 COUNTS = (6, 9, 12, 15)
-"""Facets asked for; 9 is the default."""
+"""Facets asked for; 12 is the default."""
 
 
-def sentences_of(reviews: Iterable[TextReview]) -> clusters.ShortSentences:
-    """The short sentences of these reviews."""
-    found: dict[str, Counter[str]] = {}
-    for review in reviews:
-        for text in filter(clusters.is_short, split_sentences(review.text or "", MAX_CHARS)):
-            found.setdefault(text, Counter())[review.entity_id] += 1
-    return clusters.ShortSentences(found)
+def reviews_of(reviews: Iterable[TextReview]) -> list[Review]:
+    """These reviews, without ratings."""
+    return [
+        Review(review.entity_id, None, split_sentences(review.text or "", MAX_CHARS))
+        for review in reviews
+    ]
 
 
-def suggestions(sentences: clusters.ShortSentences, count: int, embed: Embed) -> FacetCriteria:
+def suggestions(reviews: Sequence[Review], count: int, embed: Embed) -> FacetCriteria:
     """The facets of the file that is suggested, unedited."""
-    phrases, _ = clusters.reference_phrases()
-    vectors, references = embed(sentences.texts), embed(list(phrases))
-    found = clusters.suggest(sentences, vectors / SCALE, references / SCALE, count)
-    definitions = parse_definitions(clusters.definitions_file(found, "other hotels"), "suggested")
+    found = suggest(reviews, lambda texts: embed(texts) / SCALE, count)
+    definitions = parse_definitions(definitions_file(found, "other hotels"), "suggested")
     return FacetCriteria(
         definitions,
         embed([phrase for facet in definitions.facets for phrase in facet.phrases or ()]),

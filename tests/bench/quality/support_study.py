@@ -88,14 +88,14 @@ class SupportStudy(FacetStudy):
         begins = data.OTHER_HOTELS_BEGIN
         lines = data.lines(self.folder / data.OTHER_HOTELS.name, data.TextReview)
         reviews = [line for line in lines if line.entity_id.startswith(begins)]
-        sentences = suggested.sentences_of(reviews)
+        others = suggested.reviews_of(reviews)
         written, everything = (
             [suggested.score(*one)["mean"].r1 for one in zip(hotels, ours[name], strict=True)]
             for name in (facets.FACETS, OURS)
         )
         rows = []
         for count in suggested.COUNTS:
-            criteria = suggested.suggestions(sentences, count, self.embed)
+            criteria = suggested.suggestions(others, count, self.embed)
             take = partial(suggested.overview, facets=criteria, k=K)
             scores = [suggested.score(hotel, take(hotel)) for hotel in hotels]
             r1 = [score["mean"].r1 for score in scores]
@@ -109,9 +109,8 @@ class SupportStudy(FacetStudy):
                 }
             )
         return {
-            "hotels": sentences.entity_count,
-            "reviews": len(reviews),
-            "sentences": len(sentences.texts),
+            "hotels": len({review.entity for review in others}),
+            "reviews": len(others),
             "overviews": rows,
         }
 

@@ -388,7 +388,7 @@ def test_the_overview_is_first_and_each_quote_leads_to_its_review(
 ) -> None:
     """A block for each subject: mentions, mean rating, quotes, pros and cons."""
     pros, cons = [said("r 1/?#0", EASY)], [said("r9#0", "There was no place to park.")]
-    counted = Mentions(194, Ratings(90, 3.5))
+    counted = Mentions(194, Ratings(90, 3.5, {"5": 60, "0.5": 30}))
     parking = FacetSummary(
         "parking", 3, 109, 104, Ratings(95, 4.2), pros, mentions=counted, pros=pros, cons=cons
     )
@@ -413,7 +413,7 @@ def test_the_overview_is_first_and_each_quote_leads_to_its_review(
     tab.wait("document.querySelectorAll('.overview > li').length === 2")
     assert "4.6 mean rating" in tab.text(".facts")
     first, second = rows_of(tab)
-    assert first.startswith("parking 194 mentions rated 3.5 Pros")
+    assert first.startswith("parking 194 mentions rated 3.5 0.5★ 30, 5★ 60 Pros")
     assert first.count(EASY) == 1  # not as a quote besides
     assert first.index("Cons") < first.index("There was no place to park.")
     assert second.startswith(f"place 8 reviews {arabic}")
@@ -426,6 +426,28 @@ def test_the_overview_is_first_and_each_quote_leads_to_its_review(
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     axe(tab)
     assert tab.complaints == []
+    tab.close()
+
+
+def test_an_entity_without_a_quote_shows_its_sentences_and_what_the_model_does_not_read(
+    site: StaysSite, browser: Browser
+) -> None:
+    empty = Overview("x", 0, 2, 3, Ratings(1, 4.0), 0.8, (), ())
+
+    async def view(entity_id: str, kind: Any, extent: Any) -> Any:
+        return empty if kind is Overview else await StaysSite.view(site, entity_id, kind, extent)
+
+    site.state.view = view
+    note = "6 of 102 sentences are in fr, de; the model reads en"
+    status = site.state.describe() | {"unread": note}
+    site.state.describe = lambda: status
+    tab = browser.open(f"{site.url}#/entity/x")
+    live(tab)
+    tab.wait("document.querySelector('ol.sentences')?.innerText.includes('Grün.')")
+    text = str(tab.evaluate("document.body.innerText"))
+    assert f"Of all entities here {note}." in text
+    assert "No facet quotes a sentence." in text
+    axe(tab)
     tab.close()
 
 

@@ -15,6 +15,7 @@ const TABS = { overview: "Overview", facets: "Facets", short: "Short", ranking: 
 const OF_FACETS = ["overview", "facets"];
 const VIEWS = { overview: "summary?view=overview&sentences=30", facets: "facets", short: "summary?view=short" }; // the ranking is the summary
 const NOTHING = "There is nothing to quote yet.";
+const NO_QUOTE = "No facet quotes a sentence. The nearest to the centre of all:";
 const UNKNOWN = "There is no entity with this id, or nobody has reviewed it yet.";
 
 /** What is known of the history of the summary, or of the facets. */
@@ -53,6 +54,7 @@ export class Entity {
     this.counts = el("span", { className: "counts" });
     this.problem = el("p", { className: "problem", role: "alert", hidden: true });
     this.content = el("div");
+    this.unread = el("p", { className: "note", hidden: true });
     this.language = language ?? null; // the chosen one; empty: all
     this.languages = el("div", { className: "views small", role: "group", ariaLabel: "Language", hidden: true });
     this.picture = el("div");
@@ -63,12 +65,14 @@ export class Entity {
       el("button", { type: "button", value, textContent, hidden: OF_FACETS.includes(value), onclick: () => this.choose(value) })));
     this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
-      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem,
+      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem, this.unread,
       ...(heading === "h1" ? [questions(id, (sentence) => this.review(sentence))] : []), this.tabs, this.languages, this.content,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     about().then((worker) => {
       if (this.isOver) return;
       this.reviewUrl = worker.review_url ?? "";
+      this.unread.textContent = worker.unread ? `Of all entities here ${worker.unread}.` : "";
+      this.unread.hidden = !worker.unread;
       this.first = worker.facets ? "overview" : "short";
       for (const button of this.tabs.children) button.hidden = !worker.facets && OF_FACETS.includes(button.value);
       this.open(view);
@@ -303,11 +307,19 @@ export class Entity {
       const how = { sentence: (one, came) => this.sentence(one, came), review: (one) => this.review(one), line, named, fresh: this.fresh };
       const items = isOverview ? blocks(shown, this.heading, how) : rows(shown, past.changes, this.heading, how);
       if (!isOverview) this.drawChart(past, shown.facets.flatMap((facet) => facet.sentences.map((one) => ({ ...one, facet: labelOf(facet) }))));
-      return [items.length ? el("ul", { className: `facets ${this.view}` }, ...items) : nothing()];
+      const others = isOverview && !shown.sentences.length ? this.summary?.sentences ?? [] : [];
+      return [
+        ...(items.length ? [el("ul", { className: `facets ${this.view}` }, ...items)] : []),
+        ...(others.length ? [el("p", { className: "note", textContent: NO_QUOTE }), this.ordered(others)] : items.length ? [] : [nothing()]),
+      ];
     }
     const came = cameWith(past.changes);
     if (this.view === "ranking") this.drawChart(past, shown.sentences);
-    return [shown.sentences.length ? el("ol", { className: "sentences" }, ...shown.sentences.map((one) => this.sentence(one, came.get(one.sentence_id)))) : nothing()];
+    return [shown.sentences.length ? this.ordered(shown.sentences, came) : nothing()];
+  }
+
+  ordered(sentences, came = new Map()) {
+    return el("ol", { className: "sentences" }, ...sentences.map((one) => this.sentence(one, came.get(one.sentence_id))));
   }
 
   /** Facets and their history in the chosen language, at first that of the most sentences; draws the switch if there are several. */

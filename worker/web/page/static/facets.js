@@ -1,7 +1,7 @@
 // The facets of an entity: a row for each, with its sentences and its last change.
 
 import { cameWith } from "./changes.js";
-import { el, foreign, many, mean } from "./dom.js";
+import { el, foreign, many, mean, number } from "./dom.js";
 
 export const SIDES = ["pros", "cons"];
 
@@ -10,6 +10,12 @@ export const labelOf = ({ name, language }) => (language ? `${name} (${language}
 
 /** How often reviews mention a facet; those with a sentence of it if it has no words. */
 export const mentioned = (facet) => (facet.mentions ? many(facet.mentions.review_count, "mention") : many(facet.review_count, "review"));
+
+/** The mean of ratings, and how many reviews gave each; nothing without any. */
+export function rated({ mean: of, histogram }) {
+  const stars = Object.entries(histogram ?? {}).sort(([a], [b]) => a - b).map(([rating, count]) => `${rating}★ ${number(count)}`);
+  return of === null ? [] : [`rated ${mean(of)}`, ...(stars.length ? [stars.join(", ")] : [])];
+}
 
 /** The languages of facets, that of the facet with the most sentences first. */
 export function languagesOf(facets) {
@@ -44,7 +50,7 @@ function sides(facet, drawn) {
 function facts(facet, ratings) {
   const counts = [many(facet.sentence_count, "sentence"), many(facet.review_count, "review")];
   if (facet.ratings.mean !== null) counts.push(`rated ${mean(facet.ratings.mean)}${ratings.mean === null ? "" : `, all reviews ${mean(ratings.mean)}`}`);
-  if (facet.mentions) counts.push(`${mentioned(facet)}${facet.mentions.ratings.mean === null ? "" : `, rated ${mean(facet.mentions.ratings.mean)}`}`);
+  if (facet.mentions) counts.push(mentioned(facet), ...rated(facet.mentions.ratings));
   return counts.map((textContent) => el("span", { textContent }));
 }
 

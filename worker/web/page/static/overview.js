@@ -1,7 +1,7 @@
 // The overview: a block for each subject, with its counts, what reviews say about it, and pros and cons.
 
-import { el, mean, quoted } from "./dom.js";
-import { labelOf, mentioned, SIDES } from "./facets.js";
+import { el, quoted } from "./dom.js";
+import { labelOf, mentioned, rated, SIDES } from "./facets.js";
 
 const MOST_QUOTES = 2; // of a subject
 
@@ -21,13 +21,12 @@ function quotesOf(facet, view) {
 }
 
 function block(facet, quotes, heading, drawn) {
-  const { mean: rated } = (facet.mentions ?? facet).ratings;
   const list = (sentences) => el("ul", { className: "quotes" }, ...sentences.map((one) => quote(one, drawn)));
   const sides = SIDES.filter((side) => facet[side]?.length).map((side) =>
     el("div", { className: side }, el("p", { className: "side", textContent: side }), list(facet[side])));
   return el("li", {},
     el("div", {}, el(heading, { dir: "auto", textContent: drawn.named(facet) }),
-      el("p", { className: "facts" }, el("span", { textContent: mentioned(facet) }), ...(rated === null ? [] : [el("span", { textContent: `rated ${mean(rated)}` })]))),
+      el("p", { className: "facts" }, ...[mentioned(facet), ...rated((facet.mentions ?? facet).ratings)].map((textContent) => el("span", { textContent })))),
     el("div", {}, ...(quotes.length ? [list(quotes)] : []), ...(sides.length ? [el("div", { className: "sides" }, ...sides)] : [])));
 }
 
