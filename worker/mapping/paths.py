@@ -35,6 +35,10 @@ class Roots(NamedTuple):
     schemas: dict[int, Any]
 
 
+class NotUtf8(bytes):
+    """An attribute of a CloudEvent in a header that is no text."""
+
+
 Get = Callable[[Roots], Any]
 """What a record has there; None if nothing."""
 
@@ -93,6 +97,8 @@ def getter(path: Path) -> Get:
     root, names = path.root, path.names
     if root == HEADERS:
         return _header(names[0])
+    if root == CE:
+        return _attribute(path)
     if not names:
         return lambda roots: roots[root]
     if any(name.isdecimal() for name in names):
@@ -130,6 +136,17 @@ def _header(name: str) -> Get:
             return raw.decode()
         except UnicodeDecodeError:
             raise BadEvent(Reason.BAD_FIELD, f"header:{name}: not UTF-8") from None
+
+    return get
+
+
+def _attribute(path: Path) -> Get:
+    steps = _steps(path)
+
+    def get(roots: Roots) -> Any:
+        if type(value := steps(roots)) is NotUtf8:
+            raise BadEvent(Reason.BAD_FIELD, f"{path.text}: not UTF-8")
+        return value
 
     return get
 

@@ -23,6 +23,7 @@ from worker.mapping.paths import (
     KEY,
     UNAVAILABLE,
     VALUE,
+    NotUtf8,
     Path,
     Roots,
     step,
@@ -31,6 +32,9 @@ from worker.mapping.paths import (
 from worker.mapping.rules import MAX_BYTES, MAX_EVENTS, Rule
 
 BATCH: Final = b"application/cloudevents-batch"
+_PREFIXES: Final = ("ce_", "ce-")
+"""Of headers with attributes, in any case: Kafka's binding has the first, Spring writes the second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +224,7 @@ def _check_number(events: int, size: int) -> None:
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
     """True if a list is a batch of CloudEvents: by its header, or by a member."""
-    content_type = (headers.get("content-type") or b"").strip().lower()
+    content_type = _content_type(headers)
     is_said = content_type.startswith(BATCH)
     return is_said or any(type(member) is dict and "specversion" in member for member in value)
 
@@ -247,18 +251,31 @@ def _parsed(value: Any, path: Path) -> Any:
     return value
 
 
+def _content_type(headers: dict[str, bytes | None]) -> bytes:
+    found = (raw for name, raw in headers.items() if raw and name.lower() == "content-type")
+    return next(found, b"").strip().lower()
+
+
+def _text(raw: bytes) -> str | NotUtf8:
+    """The text of an attribute; one that is none is refused where a rule reads it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return NotUtf8(raw)
+
+
 def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:
     """The attributes and the data of a CloudEvent in either mode; none, and the value, without one.
 
     Raises BadEvent for a record that says it is one and cannot be read as one.
     """
-    content_type = (headers.get("content-type") or b"").strip().lower()
-    if "ce_specversion" in headers and not content_type.startswith(b"application/cloudevents"):
-        attributes = {
-            name[3:]: raw.decode(errors="replace")
-            for name, raw in headers.items()
-            if raw is not None and name.startswith("ce_")
-        }
+    content_type = _content_type(headers)
+    attributes = {
+        name[3:].lower(): _text(raw)
+        for name, raw in headers.items()
+        if raw is not None and name[:3].lower() in _PREFIXES
+    }
+    if "specversion" in attributes and not content_type.startswith(b"application/cloudevents"):
         return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value
     if type(value) is not dict or "specversion" not in value:
         if content_type.startswith(b"application/cloudevents"):

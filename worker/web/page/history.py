@@ -93,8 +93,9 @@ class RecentHistory:
                     for record in messages
                     if record.key == key
                 )
+                shown = (publication for publication in found if not publication.is_side)
                 one_more = [
-                    PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)
+                    PublishedChange.of(step) for step in last_steps(shown, MOST_CHANGES + 1)
                 ]
         except SetupError as error:
             raise NoHistory(str(error)) from error
