@@ -6,7 +6,6 @@ can use `unknown_type` and `body_of`.
 """
 
 import re
-import threading
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from math import isfinite
@@ -15,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from worker.events.inputs import EVENT_TYPES, Body, Head, ReviewDetails, UpsertBody
+from worker.events.notes import NOTES
 from worker.events.outputs import (
     SIDES,
     FacetsChanged,
@@ -105,7 +105,7 @@ def decode(value: bytes) -> Body:
             raise _diagnose(value, error) from None
         body = decode(whole)
         check_ids(body, value)
-        lone_surrogates().records += 1
+        NOTES.records += 1
     return body
 
 
@@ -116,7 +116,7 @@ def parse(value: bytes) -> Any:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
         if (whole := without_halves(value)) != value:
-            lone_surrogates().values += 1
+            NOTES.values += 1
             return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
@@ -230,25 +230,6 @@ _ESCAPED: Final = re.compile(
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
     re.DOTALL,
 )
-
-
-class LoneSurrogates:
-    """Counts of U+FFFD read for lone surrogates by thread: in parsed values, in records."""
-
-    def __init__(self) -> None:
-        self.values = 0
-        self.records = 0
-
-
-_OF_THREAD: Final = threading.local()
-
-
-def lone_surrogates() -> LoneSurrogates:
-    """This thread's."""
-    found: LoneSurrogates | None = getattr(_OF_THREAD, "found", None)
-    if found is None:
-        found = _OF_THREAD.found = LoneSurrogates()
-    return found
 
 
 def without_halves(value: bytes) -> bytes:

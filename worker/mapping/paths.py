@@ -35,8 +35,8 @@ class Roots(NamedTuple):
     schemas: dict[int, Any]
 
 
-class NotUtf8(bytes):
-    """An attribute of a CloudEvent in a header that is no text."""
+class Unavailable(BadEvent):
+    """A value that exists, and that the record does not have: no other one may stand for it."""
 
 
 Get = Callable[[Roots], Any]
@@ -97,8 +97,6 @@ def getter(path: Path) -> Get:
     root, names = path.root, path.names
     if root == HEADERS:
         return _header(names[0])
-    if root == CE:
-        return _attribute(path)
     if not names:
         return lambda roots: roots[root]
     if any(name.isdecimal() for name in names):
@@ -130,25 +128,17 @@ def is_there(path: Path, roots: Roots) -> bool:
 def _header(name: str) -> Get:
     def get(roots: Roots) -> str | None:
         raw = roots.headers.get(name)
-        if raw is None:
-            return None
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise BadEvent(Reason.BAD_FIELD, f"header:{name}: not UTF-8") from None
+        return None if raw is None else text_of(raw, f"header:{name}")
 
     return get
 
 
-def _attribute(path: Path) -> Get:
-    steps = _steps(path)
-
-    def get(roots: Roots) -> Any:
-        if type(value := steps(roots)) is NotUtf8:
-            raise BadEvent(Reason.BAD_FIELD, f"{path.text}: not UTF-8")
-        return value
-
-    return get
+def text_of(raw: bytes, what: str) -> str:
+    """The text in a header or a key. Raises BadEvent."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadEvent(Reason.BAD_FIELD, f"{what}: not UTF-8") from None
 
 
 def _steps(path: Path) -> Get:
@@ -170,8 +160,8 @@ def _nothing(node: Any, path: Path) -> None:
 
 
 def unavailable(what: str) -> NoReturn:
-    """Raise BadEvent for a value that Debezium left out."""
-    raise BadEvent(
+    """Raise Unavailable for a value that Debezium left out."""
+    raise Unavailable(
         Reason.BAD_FIELD,
         f"{what}: the source left out an unchanged column ({UNAVAILABLE}): "
         "set REPLICA IDENTITY FULL on its table",

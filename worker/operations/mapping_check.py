@@ -13,6 +13,7 @@ from worker.events import Limits, Record, Rejected, decode
 from worker.events.codec import is_framed
 from worker.events.decode import Decoded, check_several
 from worker.events.internal_errors import internal_error
+from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_mapping import refusing_strays, with_schemas
@@ -68,6 +69,10 @@ class MappingCheck:
     """By topic, rule and entity: the place of the first deletion."""
     strange: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By topic, rule and what is strange about an event: the place of the first one."""
+    noted: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    """By topic, rule, kind of note and member, see `worker.events.notes`."""
+    details: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+    """The first detail of each of these."""
     joined: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
     """By topic and rule: for each part of a joined text whether a record has it, possibly null."""
 
@@ -89,8 +94,10 @@ class MappingCheck:
             self.taken[record.topic, name] += 1
         found: Decoded
         events: list[dict[str, Any]] = []
+        NOTES.take()
         try:
             bodies = mapping.read_all(record)
+            self._note(place, record.topic, str(name))
             self._note_joined(mapping, record)
             if self.for_bridge and len(bodies) > 1:
                 found = check_several(bodies, self.limits)
@@ -120,6 +127,13 @@ class MappingCheck:
         for doubt in _doubts_of(event):
             self.strange.setdefault((topic, rule, doubt), place)
         return SampleOutcome(place, topic, rule, event["type"], None, event)
+
+    def _note(self, place: str, topic: str, rule: str) -> None:
+        """Note the members that the record's events lack, and lists of which the rule took none."""
+        for (kind, member), number in NOTES.counts.items():
+            at = topic, rule, kind, "" if member == rule else member
+            self.noted[at] += number
+            self.details.setdefault(at, f"{NOTES.details[kind, member]} ({place})")
 
     def _note_joined(self, mapping: TopicMapping, record: Record) -> None:
         """Note which parts of joined texts the record has."""
@@ -154,6 +168,14 @@ class MappingCheck:
         empty = [name for name in names if not self.filled[topic, rule.name, name]]
         if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+        if self.noted[topic, rule.name, EMPTY, ""] and not self.noted[topic, rule.name, FILLED, ""]:
+            paths = ", ".join(path.text for one in rule.of_items for path in one.paths)
+            yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
+        for name in names:
+            at = topic, rule.name, LEFT_OUT, name
+            if self.noted[at]:
+                left = f"left {name} out of {self.noted[at]:,} events, such as {self.details[at]}"
+                yield f"{topic}: {rule.name} {left}"
         for path, is_seen in self.joined.get((topic, rule.name), {}).items():
             if not is_seen:
                 yield f"{topic}: {rule.name} found nothing at {path} in any of these records"
