@@ -331,7 +331,6 @@ class Bridge:
         """Rule 3. Raises Crash and Fenced."""
         started = time.monotonic()
         before = NOTES.records
-        NOTES.take()
         messages, outcomes, in_a_row = self._writer.write(records, self._internal_errors)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}

@@ -9,24 +9,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from worker.events.fields import is_timestamp
 
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-)
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
     r"aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -110,14 +97,13 @@ def _of_form(text: str, form: str) -> str | None:
     return written if is_timestamp(written) else None
 
 
-def is_format(form: object) -> bool:
+def is_format(form: Any) -> bool:
     """True if it is a form of `datetime.strptime` with a day, a month and a year."""
     day = datetime(2025, 1, 31, tzinfo=UTC)
-    if not isinstance(form, str) or not ("%Y" in form or "%y" in form):
-        return False
     try:
-        return datetime.strptime(day.strftime(form), form).date() == day.date()
-    except (ValueError, re.error):
+        has_year = "%Y" in form or "%y" in form
+        return has_year and datetime.strptime(day.strftime(form), form).date() == day.date()
+    except (TypeError, ValueError, re.error):
         return False
 
 
@@ -154,7 +140,7 @@ def _since_1970(number: int | float) -> str | None:
 def _written(parts: dict[str, str | None]) -> str | None:
     """In RFC 3339, if such a day and time exist."""
     month = (
-        _MONTHS.index(name.lower()[:3]) + 1
+        _MONTHS.index(name.lower()[:3]) // 3 + 1
         if (name := parts.get("month"))
         else int(parts["number"] or 0)
     )

@@ -223,6 +223,6 @@ def _wrong_key(key: bytes | None, entity_id: str) -> BadEvent:
     if key is None:
         return BadEvent(Reason.NO_KEY, "the record has no key; it must be the entity_id")
     if is_frame(key):
-        what = f"the key is {unread_frame(key, ', and let a bridge map it').rejected.detail}"
-        return BadEvent(Reason.KEY_MISMATCH, what)
+        framed = unread_frame(key, ", and let a bridge map it").rejected.detail
+        return BadEvent(Reason.KEY_MISMATCH, f"the key is {framed}")
     return BadEvent(Reason.KEY_MISMATCH, f"key {shown(key)}, entity_id {shown(entity_id.encode())}")

@@ -6,6 +6,7 @@ can use `unknown_type` and `body_of`.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from math import isfinite
@@ -96,6 +97,7 @@ def decode(value: bytes) -> Body:
     Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number
     or base64 is invalid).
     """
+    value = value.removeprefix(BOM_UTF8)
     _check_bytes(value)
     try:
         body: Body = _decode_body(value)
@@ -111,6 +113,7 @@ def decode(value: bytes) -> Body:
 
 def parse(value: bytes) -> Any:
     """Any JSON value in UTF-8, nested at most MAX_DEPTH deep. Raises BadEvent `bad_json`."""
+    value = value.removeprefix(BOM_UTF8)
     _check_bytes(value)
     try:
         return _decode_any(value)
@@ -202,12 +205,16 @@ def _check_bytes(value: bytes) -> None:
         raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
 
 
+HALF: Final = re.compile(rb"\xed[\xa0-\xbf]")  # of a pair of surrogates, encoded alone
+
+
 def _check_utf8(value: bytes) -> None:
     """The decoder does not look into fields it skips."""
     try:
         value.decode()
     except UnicodeDecodeError as error:
-        raise BadEvent(Reason.BAD_JSON, f"not UTF-8 (byte {error.start})") from None
+        half = ", half of a UTF-16 character" if HALF.match(value, error.start) else ""
+        raise BadEvent(Reason.BAD_JSON, f"not UTF-8{half} (byte {error.start})") from None
 
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)

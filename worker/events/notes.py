@@ -10,13 +10,8 @@ FILLED: Final = "filled"  # a record of whose list a rule took one or more
 
 
 class Notes(threading.local):
-    """A thread's notes.
-
-    Attributes:
-        values: U+FFFD read for lone surrogates, in parsed values.
-        records: those that have some.
-        counts: by kind and name, since `take`.
-        details: the first one of each of these.
+    """A thread's notes: U+FFFD read for lone surrogates in parsed `values`, `records` with some,
+    and other notes by kind and name since `take`, with the first detail of each.
     """
 
     def __init__(self) -> None:

@@ -28,13 +28,7 @@ MAX_FACETS: Final = 64
 MAX_VECTOR_BYTES: Final = 512 * 1024  # of all phrases together, in fixed point: they are one row
 DEFAULT_THRESHOLD: Final = 0.4
 REVIEW_CRITERIA: Final = (
-    "rating",
-    "newest",
-    "within_days",
-    "language",
-    "verified",
-    "country",
-    "author_id",
+    *("rating", "newest", "within_days", "language", "verified", "country", "author_id"),
 )
 """The criteria that all sentences of a review meet, or none."""
 CRITERIA: Final = ("phrases", "vectors", "labels", *REVIEW_CRITERIA)

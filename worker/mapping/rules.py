@@ -127,9 +127,7 @@ class RuleEvent:
         raise BadEvent(Reason.BAD_FIELD, f"{name}: nothing at {self._read_by(name)}")
 
     def _check_text(self, roots: Roots) -> None:
-        """A review may be without words, but a wrong path must not make all of them so: one that
-        has neither a rating nor its text, not even null, is refused.
-        """
+        """A review may be without words, but a wrong path must not make all of them so."""
         given = [name for name in ANY_OF if name in self.fields]
         if not any(is_there(path, roots) for name in given for path in self.fields[name].paths):
             read = " or ".join(self._read_by(name) for name in given)

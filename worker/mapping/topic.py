@@ -33,9 +33,6 @@ from worker.mapping.paths import (
 from worker.mapping.rules import MAX_BYTES, MAX_EVENTS, Rule
 
 BATCH: Final = b"application/cloudevents-batch"
-_PREFIXES: Final = ("ce_", "ce-")
-"""Of headers with attributes, in any case: Kafka's binding has the first, Spring writes the second.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +267,7 @@ def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str
     attributes = {
         name[3:].lower(): text_of(raw, name)
         for name, raw in headers.items()
-        if raw is not None and name[:3].lower() in _PREFIXES
+        if raw is not None and name[:3].lower() in ("ce_", "ce-")  # Spring writes the second
     }
     if "specversion" in attributes and not content_type.startswith(b"application/cloudevents"):
         return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value

@@ -69,10 +69,8 @@ class MappingCheck:
     """By topic, rule and entity: the place of the first deletion."""
     strange: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By topic, rule and what is strange about an event: the place of the first one."""
-    noted: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    """By topic, rule, kind of note and member, see `worker.events.notes`."""
-    details: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
-    """The first detail of each of these."""
+    noted: dict[tuple[str, str, str, str], tuple[int, str]] = field(default_factory=dict)
+    """By topic, rule, kind of note and name, see `worker.events.notes`: the number, the first."""
     joined: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
     """By topic and rule: for each part of a joined text whether a record has it, possibly null."""
 
@@ -131,9 +129,9 @@ class MappingCheck:
     def _note(self, place: str, topic: str, rule: str) -> None:
         """Note the members that the record's events lack, and lists of which the rule took none."""
         for (kind, member), number in NOTES.counts.items():
-            at = topic, rule, kind, "" if member == rule else member
-            self.noted[at] += number
-            self.details.setdefault(at, f"{NOTES.details[kind, member]} ({place})")
+            at = topic, rule, kind, member
+            before, first = self.noted.get(at, (0, f"{NOTES.details[kind, member]} ({place})"))
+            self.noted[at] = before + number, first
 
     def _note_joined(self, mapping: TopicMapping, record: Record) -> None:
         """Note which parts of joined texts the record has."""
@@ -168,14 +166,15 @@ class MappingCheck:
         empty = [name for name in names if not self.filled[topic, rule.name, name]]
         if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
-        if self.noted[topic, rule.name, EMPTY, ""] and not self.noted[topic, rule.name, FILLED, ""]:
+        kinds = {kind for of, by, kind, _ in self.noted if (of, by) == (topic, rule.name)}
+        if EMPTY in kinds and FILLED not in kinds:
             paths = ", ".join(path.text for one in rule.of_items for path in one.paths)
             yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
         for name in names:
-            at = topic, rule.name, LEFT_OUT, name
-            if self.noted[at]:
-                left = f"left {name} out of {self.noted[at]:,} events, such as {self.details[at]}"
-                yield f"{topic}: {rule.name} {left}"
+            number, first = self.noted.get((topic, rule.name, LEFT_OUT, name), (0, ""))
+            if number:
+                out = f"left {name} out of {number:,} events, such as {first}"
+                yield f"{topic}: {rule.name} {out}"
         for path, is_seen in self.joined.get((topic, rule.name), {}).items():
             if not is_seen:
                 yield f"{topic}: {rule.name} found nothing at {path} in any of these records"

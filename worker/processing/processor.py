@@ -198,7 +198,6 @@ class Processor:
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
         before = NOTES.records
-        NOTES.take()
         new = self._partitions.new(records)
         usual = {} if self._native is None else self._native.take(records, new, load)
         native, done = (self._native if usual else None), None

@@ -34,7 +34,9 @@ class Publication(NamedTuple):
 
     entity_id: str  # the message key
     body: SummaryChanged | None
-    """None for a tombstone. Of a facet `added` and `removed` are empty."""
+    """None for a tombstone. Of a facet `added` and `removed` are empty. `k` of pros and cons is 0,
+    because messages do not have it.
+    """
     partition: int  # 0 in a file
     offset: int  # in a file the number of the line, from 0
     published_ms: int  # timestamp of the message, milliseconds since 1970; -1 in a file
@@ -42,11 +44,6 @@ class Publication(NamedTuple):
     """Its name, of one of its sides as `parking, pros`; None for a summary and for a tombstone."""
     is_changed: bool = True  # whether the message says that this set changed; it has all facets
     mentions: int | None = None  # of a facet with words: reviews that mention it
-
-    @property
-    def is_side(self) -> bool:
-        """True for the pros or the cons of a facet: messages do not have their `k`, so it is 0."""
-        return self.body is not None and self.body.k == 0
 
     @property
     def name(self) -> SetName:

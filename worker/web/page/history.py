@@ -93,7 +93,7 @@ class RecentHistory:
                     for record in messages
                     if record.key == key
                 )
-                shown = (publication for publication in found if not publication.is_side)
+                shown = (one for one in found if one.body is None or one.body.k)  # no pros and cons
                 one_more = [
                     PublishedChange.of(step) for step in last_steps(shown, MOST_CHANGES + 1)
                 ]
