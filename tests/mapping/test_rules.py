@@ -503,16 +503,16 @@ def test_a_key(tmp_path: Path, head: str, path: str, key: bytes, entity: str) ->
         (
             'key = "framed"',
             b"\0\0\0\0\x05\x02ab",
-            "bad_wire_format",
+            "bad_json",
             "key: a frame with schema id 5: set COVERSUMM_SCHEMA_REGISTRY_URL",
         ),
         (
             "",
             b"\0\0\0\0\x05\x02ab",
-            "bad_wire_format",
+            "bad_json",
             'schema id 5: set COVERSUMM_SCHEMA_REGISTRY_URL, and key = "framed"',
         ),
-        ('key = "json"', b"\0\0\0\0\x05\x02ab", "bad_wire_format", 'and key = "framed" in a map'),
+        ('key = "json"', b"\0\0\0\0\x05\x02ab", "bad_json", 'and key = "framed" in a map'),
     ],
 )
 def test_a_wrong_key(tmp_path: Path, head: str, key: bytes | None, reason: str, part: str) -> None:

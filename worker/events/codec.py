@@ -159,7 +159,7 @@ def decoded(
 def unread_frame(raw: bytes, more: str = "") -> BadEvent:
     """The error for a complete frame where no registry is asked; `more` is to be done beside it."""
     what = f"a frame with schema id {schema_id(raw)}: set COVERSUMM_SCHEMA_REGISTRY_URL{more}"
-    return BadEvent(Reason.BAD_WIRE_FORMAT, what)
+    return BadEvent(Reason.BAD_JSON, what)
 
 
 def id_header(part: str, headers: Sequence[tuple[str, bytes | None]]) -> str | None:
