@@ -405,6 +405,8 @@ def test_an_id_is_joined_only_if_it_has_all_of_its_parts(tmp_path: Path) -> None
     assert whole == EntityDeleted("de:5")
     assert isinstance(half, Rejected)
     assert half.detail == "rule 1: entity_id: nothing at shop, product"
+    blank = Record("t", 0, 0, 0, None, b'{"shop": "", "product": " "}')
+    assert decode([blank], LIMITS, mapping=rules) == [EntityDeleted(": ")]
 
 
 def test_the_other_events(tmp_path: Path) -> None:
