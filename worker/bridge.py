@@ -29,7 +29,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from worker.credentials.files import kafka_login
 from worker.errors import Crash, Fenced, SetupError, many
 from worker.events import Record
-from worker.events.json_codec import lone_surrogates
+from worker.events.notes import NOTES
 from worker.kafka.clients import Clients, ContactErrors
 from worker.kafka.contact import CONSUMER, Announcer, Contact
 from worker.kafka.errors import OVERTAKEN, is_retriable, patiently, session_refused
@@ -330,7 +330,7 @@ class Bridge:
     def _commit(self, records: Sequence[Record]) -> None:
         """Rule 3. Raises Crash and Fenced."""
         started = time.monotonic()
-        before = lone_surrogates().records
+        before = NOTES.records
         messages, outcomes, in_a_row = self._writer.write(records, self._internal_errors)
         processed = time.monotonic()
         ends = {record.partition: record.offset + 1 for record in records}
@@ -350,8 +350,9 @@ class Bridge:
         self._internal_errors = in_a_row
         if self._passed:
             self._read_again()  # the client itself does not go on
-        stats = Stats(outcomes=outcomes, process_seconds=processed - started)
-        stats.lone_surrogates = lone_surrogates().records - before
+        notes = NOTES.take()
+        stats = Stats(outcomes=outcomes, process_seconds=processed - started, mapping_notes=notes)
+        stats.lone_surrogates = NOTES.records - before
         self._letters.count(stats)
         self._metrics.observe_batch(stats)
         self._metrics.observe_commit(time.monotonic() - processed)

@@ -101,6 +101,13 @@ def test_list_some(run, letters, arguments, keys):
     assert sorted(times) == [f"1970-01-01T00:00:0{key // 1000}.000Z" for key in keys]
 
 
+def test_equal_letters_are_counted_before_they_are_listed(run, letters, terminal):
+    terminal()
+    ended = run("dlq", "list")
+    assert ended.err.startswith("2 times, such as bad_field: detail")
+    assert "5 dead letters: 2 bad_field" in ended.out
+
+
 def test_list_nothing(run, broker, terminal):
     assert _rows(run("dlq", "list")) == []
     terminal()

@@ -208,3 +208,55 @@ def test_summarize_says_that_files_are_not_mapped(file, tmp_path, capsys, monkey
     path.write_text("")
     assert execute(["summarize", str(path), "-o", str(tmp_path / "out")]) == 0
     assert "COVERSUMM_MAPPING is for topics" in capsys.readouterr().err
+
+
+LISTS = """
+[topic.t]
+[[topic.t.rule]]
+when_present = ["lines"]
+each = "lines"
+when_present_of_items
+emit = "review.upserted"
+entity_id = "item.sku"
+review_id = "id"
+text = "item.review"
+rating = "item.stars"
+[[topic.t.rule]]
+emit = "review.deleted"
+entity_id = "sku"
+review_id = "id"
+"""
+
+
+def test_a_rule_that_takes_no_member_of_its_lists_is_named(tmp_path, capsys):
+    """Its records would be ignored in silence."""
+    sample = tmp_path / "samples.jsonl"
+    line = {"id": 1, "lines": [{"sku": "A", "review": "Good.", "stars": "n/a"}]}
+    sample.write_text(json.dumps(line) + "\n" + json.dumps({**line, "lines": []}) + "\n")
+    for path, warned in (("item.revew", True), ("item.review", False)):
+        text = LISTS.replace('["lines"]', f'["lines", "{path}"]').replace(
+            "when_present_of_items", ""
+        )
+        arguments = ["mapping", "check", str(written(tmp_path, text)), "--sample", str(sample)]
+        assert execute(arguments) == 0
+        warnings = capsys.readouterr().err
+        line = "warning: t: rule 1 took no member of any list: is item.revew misspelt?"
+        assert (line in warnings) is warned
+        left_out = (
+            "rule 1 left rating out of 1 events, such as rating: Expected a number, got 'n/a'"
+        )
+        assert (left_out in warnings) is not warned
+
+
+def test_equal_dead_letters_are_counted(tmp_path, capsys):
+    text = LISTS.replace("when_present_of_items", "")
+    sample = tmp_path / "samples.jsonl"
+    values = [{"sku": f"B{number}", "id": {"n": number}} for number in range(7)]
+    sample.write_text("\n".join(map(json.dumps, [*values, {"sku": "B9"}])))
+    arguments = ["mapping", "check", str(written(tmp_path, text)), "--sample", str(sample)]
+    assert execute([*arguments, "--limit", "8"]) == 1
+    first, limit, *_ = capsys.readouterr().err.splitlines()
+    assert first == (
+        "7 times, such as bad_field: rule 2: review_id: Expected a text, got dict (line 1)"
+    )
+    assert limit == "the first 8 records of each topic; --limit reads more"

@@ -296,3 +296,24 @@ def test_reviews_that_the_model_does_not_read_are_told(run, write, monkeypatch):
     assert "warning" not in run("summarize", write("b.jsonl", lines(reviews))).err
     only = write("c.jsonl", lines(reviews[2:]))
     assert "warning" not in run("summarize", only, "--facets", "preset:stays").err
+
+
+def test_a_table_of_another_system_is_read_as_its_options_say(run, write):
+    rows = [b"shop,sku,,text,occurred_at,state", b"de,7,1,Good.,10.01.2025 07:33,APPROVED",
+            b"de,7,2,Bad.,11.01.2025 07:33,DELETED"]  # fmt: skip
+    path = write("table.csv", rows)
+    fields = ["--fields", "entity_id=shop+sku,review_id=#3", "--where", "state=APPROVED"]
+    ended = run("summarize", path, *fields)
+    assert "1 review has another value than --where asks for, skipped; first in line 3" in ended.err
+    assert 'if it is one, pass --dates "%d.%m.%Y %H:%M"; first in line 2: ' in ended.err
+    ended = run("summarize", path, *fields, "--dates", "%d.%m.%Y %H:%M")
+    assert "1 review has another value" in ended.err
+    assert "occurred_at" not in ended.err
+
+
+def test_options_that_say_nothing_are_refused(run, write):
+    path = write("table.csv", [b"entity_id,review_id,text", b"e,1,Good."])
+    ended = run("summarize", path, "--where", "state")
+    assert (ended.code, "'state' is not MEMBER=VALUE" in ended.err) == (2, True)
+    ended = run("summarize", path, "--dates", "%H:%M")
+    assert (ended.code, "'%H:%M' has no day, month or year" in ended.err) == (2, True)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.events.examples import LIMITS, upsert
-from worker.events import Reason, Record, Rejected, ReviewUpserted, decode, read_line
+from worker.events import Record, Rejected, ReviewUpserted, decode, json_codec, read_line
 from worker.events.bare import read_json, read_review, read_row
+from worker.events.notes import NOTES
 
 
 def line(**fields: object) -> bytes:
@@ -97,15 +98,15 @@ def judged(key: bytes | None, value: bytes) -> Rejected | ReviewUpserted:
 
 
 @pytest.mark.parametrize("number", [NINES, "9" * 400, "-1e999", f"1e{NINES}", f"0.{NINES}e999"])
-def test_a_bare_number_out_of_range_is_named_by_its_field_alone(number: str) -> None:
+def test_a_bare_number_out_of_range_is_bad_in_an_id_and_left_out_elsewhere(number: str) -> None:
     bare = b'{"entity_id":"e","review_id":"r","text":"a","%%s":%s}' % number.encode()
-    assert judged(*read_line(bare % b"rating")) == Rejected(
-        Reason.BAD_FIELD, "rating: Number out of range"
-    )
-    assert isinstance(judged(*read_line(bare % b"helpful_votes")), ReviewUpserted)
-    reading = read_json(bare % b"occurred_at")
-    assert list(map(str, reading.left_out.values())) == [number]
-    assert isinstance(judged(*reading.line), ReviewUpserted)
+    for name in (b"rating", b"occurred_at", b"helpful_votes"):
+        reading = read_json(bare % name)
+        assert list(reading.left_out) == [name.decode()][: name != b"helpful_votes"]
+        assert isinstance(judged(*reading.line), ReviewUpserted)
+    if number != "9" * 400:
+        key, value = read_line(bare.replace(b'"r"', number.encode()) % b"x")
+        assert isinstance(judged(key, value), Rejected)
 
 
 @pytest.mark.parametrize("name", ["entity_id", "review_id", "text", "language", "author_id"])
@@ -122,7 +123,7 @@ def test_a_row_with_a_lone_surrogate_is_bad_in_an_id_and_whole_elsewhere(name: s
             assert judged(*read_json(json.dumps(one).encode()).line) == result
 
 
-@pytest.mark.parametrize("name", ["entity_id", "rating", "text"])
+@pytest.mark.parametrize("name", ["entity_id", "text"])
 def test_a_row_with_an_integer_that_nobody_can_write_is_a_bad_line(name: str) -> None:
     row = {"entity_id": "e", "review_id": "r", "text": "a", name: 10**5000}
     for reading in (read_row(row), read_row({"type": "review.upserted", **row})):
@@ -170,3 +171,48 @@ def test_what_does_not_say_who_wrote_it_is_left_out(name: str, given: Any, repor
     reading = read_review({"entity_id": "e", "review_id": "r", "text": "a", name: given})
     assert isinstance(judged(*reading.line), ReviewUpserted)
     assert reading.left_out == {name: reported}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *(("rating", value) for value in ("n/a", "FIVE", [5], True, float("inf"), "1e999")),
+        *(("language", value) for value in (["en"], 7)),
+        ("occurred_at", "0000-00-00"),
+    ],
+)
+def test_an_optional_member_that_cannot_be_read_is_left_out(name: str, given: Any) -> None:
+    reading = read_review({"entity_id": "e", "review_id": "r", "text": "a", name: given})
+    assert list(reading.left_out) == [name]
+    result = judged(*reading.line)
+    assert isinstance(result, ReviewUpserted)
+    assert getattr(result.details, name) is None
+
+
+def test_a_review_of_stars_alone_is_a_review() -> None:
+    reading = read_review({"entity_id": "e", "review_id": "r", "rating": 4})
+    result = judged(*reading.line)
+    assert isinstance(result, ReviewUpserted)
+    assert (result.text, result.details.rating) == (None, 4.0)
+    assert reading.left_out == {"text": None}
+    assert isinstance(judged(*read_line(line(entity_id="e", review_id="r"))), Rejected)
+
+
+@pytest.mark.parametrize("missing", ["NaN", "Infinity", "-Infinity"])
+def test_what_programs_write_for_a_missing_number_is_null(missing: str) -> None:
+    raw = '{"entity_id": "e", "review_id": "r", "text": "NaN", "rating": %s, "votes": [%s]}'
+    reading = read_json((raw % (missing, missing)).encode())
+    assert reading.left_out == {}
+    result = judged(*reading.line)
+    assert isinstance(result, ReviewUpserted)
+    assert (result.text, result.details.rating) == ("NaN", None)
+
+
+def test_a_byte_order_mark_in_a_message_is_skipped() -> None:
+    mark = b"\xef\xbb\xbf"
+    raw = json.dumps(upsert()).encode()
+    assert json_codec.decode(mark + raw) == json_codec.decode(raw)
+    assert json_codec.parse(mark + b"[1]") == [1]
+    before = NOTES.records, NOTES.values
+    json_codec.decode(mark + raw)
+    assert (NOTES.records, NOTES.values) == before

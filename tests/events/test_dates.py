@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.events.dates import is_future, milliseconds, to_timestamp
+from worker.events.dates import formats_of, is_format, is_future, milliseconds, to_timestamp
 from worker.events.fields import is_timestamp
 
 
@@ -47,6 +47,46 @@ def test_common_forms(written: object, meant: str) -> None:
 )  # fmt: skip
 def test_what_has_two_meanings_or_none_is_not_guessed(written: object) -> None:
     assert to_timestamp(written) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "form", "meant"),
+    [
+        ("10.01.2025 07:33", "%d.%m.%Y %H:%M", "2025-01-10T07:33:00Z"),
+        ("03/04/2019", "%d/%m/%Y", "2019-04-03T00:00:00Z"),
+        (" 3/4/19 11:05 pm ", "%m/%d/%y %I:%M %p", "2019-03-04T23:05:00Z"),
+        ("10.01.2025 07:33 +0200", "%d.%m.%Y %H:%M %z", "2025-01-10T07:33:00+02:00"),
+        ("2019-03-04", "%d.%m.%Y", "2019-03-04T00:00:00Z"),
+        ("31.02.2025", "%d.%m.%Y", None),
+        ("13/04/2019", "%m/%d/%Y", None),
+    ],
+)
+def test_a_date_of_a_form_of_its_own(written: str, form: str, meant: str | None) -> None:
+    assert is_format(form)
+    assert to_timestamp(written, form) == meant
+
+
+@pytest.mark.parametrize(
+    "form", ["", "%d.%m.", "%H:%M %Y", "%d.%m.%Y %", "%Y%Y%m%d", "%d.%Q.%Y", 5]
+)
+def test_a_form_without_a_day_is_none(form: object) -> None:
+    assert not is_format(form)
+
+
+@pytest.mark.parametrize(
+    ("written", "forms"),
+    [
+        ("10.01.2025 07:33", ["%d.%m.%Y %H:%M"]),
+        ("03/04/2019, 7:33:01 PM", ["%d/%m/%Y, %I:%M:%S %p", "%m/%d/%Y, %I:%M:%S %p"]),
+        ("13-04-19", ["%d-%m-%y"]),
+        ("04/13/2019", ["%m/%d/%Y"]),
+        ("13.13.2019", []),
+        ("0000-00-00", []),
+    ],
+)
+def test_forms_that_a_date_can_have(written: str, forms: list[str]) -> None:
+    assert formats_of(written) == forms
+    assert all(to_timestamp(written, form) for form in forms)
 
 
 @given(

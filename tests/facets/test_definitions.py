@@ -113,6 +113,8 @@ FACET = '[[facet]]\nname = "a"\n'
         ("polarity = { good = ['x'] }\n" + GOOD, "polarity: give bad, complete sentences, or"),
         ("polarity = { god = ['x'] }\n" + GOOD, "unknown field god, did you mean good"),
         ("polarity = { good = ['x'], bad = ['y'], margin = 3 }\n" + GOOD, "margin: Expected float"),
+        (FACET + f"country = ['{'é' * 25}']", "has more than 48 bytes of JSON: no review has it"),
+        (FACET + f"author_id = ['{'x' * 129}']", "has more than 128 bytes of JSON"),
         ("languages = []\n" + GOOD, "languages: give at least one"),
         ("languages = ['en', 'en']\n" + GOOD, "languages: one is given twice"),
         ("languages = ['en-GB']\n" + GOOD, "languages: [0]: Expected str matching regex"),

@@ -147,7 +147,7 @@ def row_of_file(value: bytes) -> None:
     """
     cells = [cell.decode("utf-8", "surrogateescape") for cell in value.split(b"\n")]
     row: dict[str, Any] = dict(zip(CELLS, cells, strict=False))
-    _judge(review_of(row, {}))
+    _judge(review_of(row, {}, set(row)))
     _judge(read_row(row | ({"type": row["type"]} if row.get("type") else {})))
     with suppress(ValueError):
         _judge(read_row(row | {"rating": float(row.get("rating", ""))}))

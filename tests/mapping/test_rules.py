@@ -23,6 +23,7 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
+from worker.events.notes import LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent
 
 LIMITS = event_limits()
@@ -88,26 +89,35 @@ def test_a_table_captured_by_debezium(tmp_path: Path) -> None:
     assert deleted == ReviewDeleted("3", "5", 14)
 
 
-LEFT_OUT = "__debezium_unavailable_value"
+LEFT_OUT_BY_DEBEZIUM = "__debezium_unavailable_value"
 
 
 @pytest.mark.parametrize(
     ("fields", "members"),
     [
-        ('text = "body"', {"body": LEFT_OUT}),
-        ('text = { join = ["body"] }', {"body": LEFT_OUT}),
-        ('text = { join = ["parts"] }', {"parts": ["One.", LEFT_OUT]}),
-        ('sentences = "parts"', {"parts": ["One.", LEFT_OUT]}),
-        ('sentences = "parts"', {"parts": [{"text": LEFT_OUT, "embedding": [0.5, 1.0]}]}),
-        ('text = "body"\nlanguage = "lang"', {"lang": LEFT_OUT}),
-        ('text = "body"\nverified = "lang"', {"lang": LEFT_OUT}),
-        ('text = "body"\nauthor_id = "lang"', {"lang": LEFT_OUT}),
-        ('text = "body"', {"id": LEFT_OUT}),
-        ('text = "body"\nrating = { path = "stars", decimal = 1 }', {"stars": LEFT_OUT}),
-        ('text = "body"\nrating = "more.stars"', {"more": LEFT_OUT}),
-        ('text = "body"\nrating = "more.a.stars"', {"more": LEFT_OUT}),
-        ('text = "body"\nrating = "more.stars"', {"more": {LEFT_OUT: LEFT_OUT}}),
-        ('text = "body"\nlanguage = "parts.1"', {"parts": [LEFT_OUT]}),
+        ('text = "body"', {"body": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = { join = ["body"] }', {"body": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = { join = ["parts"] }', {"parts": ["One.", LEFT_OUT_BY_DEBEZIUM]}),
+        ('sentences = "parts"', {"parts": ["One.", LEFT_OUT_BY_DEBEZIUM]}),
+        (
+            'sentences = "parts"',
+            {"parts": [{"text": LEFT_OUT_BY_DEBEZIUM, "embedding": [0.5, 1.0]}]},
+        ),
+        ('text = "body"\nlanguage = "lang"', {"lang": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = "body"\nverified = "lang"', {"lang": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = "body"\nauthor_id = "lang"', {"lang": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = "body"', {"id": LEFT_OUT_BY_DEBEZIUM}),
+        (
+            'text = "body"\nrating = { path = "stars", decimal = 1 }',
+            {"stars": LEFT_OUT_BY_DEBEZIUM},
+        ),
+        ('text = "body"\nrating = "more.stars"', {"more": LEFT_OUT_BY_DEBEZIUM}),
+        ('text = "body"\nrating = "more.a.stars"', {"more": LEFT_OUT_BY_DEBEZIUM}),
+        (
+            'text = "body"\nrating = "more.stars"',
+            {"more": {LEFT_OUT_BY_DEBEZIUM: LEFT_OUT_BY_DEBEZIUM}},
+        ),
+        ('text = "body"\nlanguage = "parts.1"', {"parts": [LEFT_OUT_BY_DEBEZIUM]}),
     ],
 )
 def test_a_column_that_debezium_left_out_is_no_value(
@@ -119,13 +129,13 @@ def test_a_column_that_debezium_left_out_is_no_value(
 
 
 def test_a_condition_on_a_column_that_debezium_left_out_is_not_false(tmp_path: Path) -> None:
-    found = taken(tmp_path, review(state=LEFT_OUT), when='when = { state = "live" }')
+    found = taken(tmp_path, review(state=LEFT_OUT_BY_DEBEZIUM), when='when = { state = "live" }')
     assert isinstance(found, Rejected)
     assert "when: the source left out state" in found.detail
     when = "when = { state = { differs = 'before' } }"
-    found = taken(tmp_path, review(state=[LEFT_OUT], before=["live"]), when=when)
+    found = taken(tmp_path, review(state=[LEFT_OUT_BY_DEBEZIUM], before=["live"]), when=when)
     assert "when: the source left out state" in found.detail
-    found = taken(tmp_path, review(more=LEFT_OUT), head='parse = ["more"]')
+    found = taken(tmp_path, review(more=LEFT_OUT_BY_DEBEZIUM), head='parse = ["more"]')
     assert found.detail.startswith("more: the source left out")
 
 
@@ -246,28 +256,12 @@ def test_a_field(tmp_path: Path, fields: str, members: Any, name: str, value: An
          "'binlog' does not end with a number"),
         ('text = "body"\nreview_version = { parts = ["x", "id"] }', {"x": "b.1", "id": 2**32},
          "too large for one number"),
-        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "4.5"}, "decimal in base64"),
-        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": {"value": "LQ=="}},
-         "decimal in base64"),
-        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "A" * 400}, "too large"),
-        ('text = "body"\nrating = { path = "x", decimal = "schema" }', {"x": "LQ=="},
-         "no schema of x: set decimal"),
-        ('text = "body"\nrating = { path = "x", scale = [0, 10] }', {"x": 11}, "scale = [0, 10]"),
-        ('text = "body"\nrating = "x"', {"x": "good"}, "rating: Expected"),
-        ('text = "body"\nrating = "x"', {"x": True}, "rating: Expected"),
         ('text = "body"\nreview_version = "x"', {"x": 1.0}, "review_version: Expected"),
         ('text = "body"\nreview_version = "x"', {"x": -1}, "review_version: Expected"),
-        ('text = "body"\nreview_version = "x"', {"x": 2**63}, "review_version: Expected"),
-        ('text = "body"\noccurred_at = "x"', {"x": 1763640000}, "occurred_at: a number needs"),
-        ('text = "body"\noccurred_at = "x"', {"x": "1763640000"}, "occurred_at: '1763640000'"),
-        ('text = "body"\noccurred_at = "x"', {"x": "03/04/2019"}, "with one meaning"),
-        ('text = "body"\noccurred_at = "x"', {"x": "2026-02-30T12:00:00Z"}, "with one meaning"),
-        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**15}, "not a date"),
-        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**300}, "not a date"),
-        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 1e305}, "a number of s"),
+        ('text = "body"\nreview_version = "x"', {"x": 2**63}, "2^63-1"),
+        ('text = "body"\nreview_version = "x"', {"x": "4421584500000000017450439091"},
+         "'4421584500000000017450439091' is larger than 2^63-1"),
         ('text = "body"\nreview_version = { path = "x", epoch = "d" }', {"x": -1e305}, "of d sin"),
-        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": True}, "a number of s"),
-        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": "soon"}, "not a number"),
         ('sentences = "x"', {"x": "One. Two."}, "sentences: Expected"),
         ('sentences = "x"', {"x": [5]}, "sentences[0]: Expected"),
         ('sentences = "x"', {"x": [{"text": "A.", "embedding": [1, 0]}]}, "2 numbers"),
@@ -281,6 +275,120 @@ def test_what_does_not_fit_names_the_rule_and_the_field(
     assert isinstance(found, Rejected), found
     assert found.detail.startswith("rule 'mine': ")
     assert part in found.detail
+
+
+@pytest.mark.parametrize(
+    ("fields", "members", "part"),
+    [
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "4.5 "}, "decimal in base64"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": {"value": "LQ=="}},
+         "decimal in base64"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "A" * 400}, "too large"),
+        ('text = "body"\nrating = { path = "x", decimal = "schema" }', {"x": "LQ=="},
+         "no schema of x: set decimal"),
+        ('text = "body"\nrating = { path = "x", scale = [0, 10] }', {"x": 11}, "scale = [0, 10]"),
+        ('text = "body"\nrating = "x"', {"x": "good"}, "rating: Expected"),
+        ('text = "body"\nrating = "x"', {"x": True}, "rating: Expected"),
+        ('text = "body"\noccurred_at = "x"', {"x": 1763640000}, "occurred_at: a number needs"),
+        ('text = "body"\noccurred_at = "x"', {"x": "1763640000"}, "occurred_at: '1763640000'"),
+        ('text = "body"\noccurred_at = "x"', {"x": "03/04/2019"}, "with one meaning"),
+        ('text = "body"\noccurred_at = "x"', {"x": "2026-02-30T12:00:00Z"}, "with one meaning"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**15}, "not a date"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 10**300}, "not a date"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": 1e305}, "a number of s"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": True}, "a number of s"),
+        ('text = "body"\noccurred_at = { path = "x", epoch = "s" }', {"x": "soon"}, "not a number"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "1234"},
+         "'1234' looks like a number, not like base64: leave decimal"),
+        ('text = "body"\nrating = { path = "x", decimal = 1 }', {"x": "4"}, "looks like a number"),
+        ('text = "body"\nrating = "x"', {"x": "n/a"}, "rating: Expected a number, got 'n/a'"),
+        ('text = "body"\nrating = "x"', {"x": [5]}, "rating: Expected a number"),
+        ('text = "body"\nlanguage = "x"', {"x": ["en"]}, "Expected a text, got list"),
+        ('text = "body"\ncountry = "x"', {"x": {"code": "NL"}}, "Expected a text, got dict"),
+        ('text = "body"\nverified = "x"', {"x": "bought"}, "'bought' is neither yes nor no"),
+        ('text = "body"\nauthor_id = "x"', {"x": True}, "Expected a text, got bool"),
+        ('text = "body"\noccurred_at = "x"', {"x": "0000-00-00"}, "with one meaning"),
+        ('text = "body"\noccurred_at = "x"', {"x": "10.01.2025 07:33"},
+         'with one meaning: set { path = "...", format = "%d.%m.%Y %H:%M" }'),
+        ('text = "body"\noccurred_at = "x"', {"x": "03/04/2019"},
+         'format = "%d/%m/%Y" or format = "%m/%d/%Y"'),
+        ('text = "body"\noccurred_at = { path = "x", format = "%d.%m.%Y" }', {"x": "soon"},
+         "'soon' is not a date like \"%d.%m.%Y\""),
+    ],
+)  # fmt: skip
+def test_an_optional_member_that_cannot_be_read_is_left_out_and_noted(
+    tmp_path: Path, fields: str, members: Any, part: str
+) -> None:
+    NOTES.take()
+    found = taken(tmp_path, review(**members), fields)
+    assert isinstance(found, ReviewUpserted), found
+    assert (found.text, found.details) == ("Good.", ReviewDetails())
+    counts, details = NOTES.counts, NOTES.details
+    name = fields.split("\n")[1].split()[0]
+    assert counts == {(LEFT_OUT, name): 1}
+    assert part in details[LEFT_OUT, name]
+
+
+@pytest.mark.parametrize("name", ["rating", "occurred_at", "language", "verified", "author_id"])
+def test_a_blank_optional_member_is_none(tmp_path: Path, name: str) -> None:
+    NOTES.take()
+    found = taken(tmp_path, review(x=" "), f'text = "body"\n{name} = "x"')
+    assert isinstance(found, ReviewUpserted), found
+    assert found.details == ReviewDetails()
+    option = {"rating": "decimal = 1", "occurred_at": 'epoch = "ms"'}.get(name, "")
+    if option:
+        fields = f'text = "body"\n{name} = {{ path = "x", {option} }}'
+        assert taken(tmp_path, review(x=""), fields).details == ReviewDetails()
+    assert not NOTES.take()
+
+
+def test_of_alternatives_the_next_one_counts_if_one_is_blank_or_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """MongoDB's connector writes a date as a number in `after`, as a text in updates."""
+    fields = """text = "body"
+        occurred_at = [{ path = "at.$date", epoch = "ms" }, "at.$date"]
+        language = ["langs", "lang", { const = "en" }]"""
+    for at in (1763640000000, "2025-11-20T12:00:00Z"):
+        found = taken(tmp_path, review(at={"$date": at}, langs=["fr"], lang=""), fields)
+        assert found.details == ReviewDetails(None, "2025-11-20T12:00:00Z", "en")
+    found = taken(tmp_path, review(at={"$date": "soon"}, langs=["fr"], lang="fr"), fields)
+    assert found.details == ReviewDetails(language="fr")
+    assert "not a number of ms" in NOTES.details[LEFT_OUT, "occurred_at"]
+    found = taken(tmp_path, review(at=LEFT_OUT_BY_DEBEZIUM), fields)
+    assert "REPLICA IDENTITY FULL" in found.detail
+    found = taken(tmp_path, review(product={"no": "text"}), 'text = "body"')
+    assert found.detail == "rule 1: entity_id: Expected a text, got dict"
+
+
+def test_a_review_of_stars_alone_is_a_review(tmp_path: Path) -> None:
+    record = {"product": "B0", "id": "r", "stars": 2}
+    found = taken(tmp_path, record, 'text = "body"\nrating = "stars"')
+    assert found == ReviewUpserted("B0", "r", None, None, None, ReviewDetails(2.0))
+    del record["stars"]
+    found = taken(tmp_path, record, 'text = "body"\nrating = "stars"')
+    assert found.detail == "rule 1: text: the record has no body, not even null"
+
+
+def test_an_id_of_bytes_is_written_in_hexadecimal_digits_if_the_rule_says_so(
+    tmp_path: Path,
+) -> None:
+    raw = bytes(range(16))
+    text = UPSERT.format(head='value = "framed"', when="", fields='text = "body"')
+    for entity, becomes in (
+        ('"product"', None),
+        ('{ path = "product", bytes = "hex" }', raw.hex()),
+    ):
+        rules = mapping(tmp_path, text.replace('"product"', entity), "t")
+        rules = rules.unframing(lambda _: review(product=raw))
+        (found,) = decode([Record("t", 0, 0, 0, None, b"\0\0\0\0\1")], LIMITS, mapping=rules)
+        assert getattr(found, "entity_id", None) == becomes
+    found = taken(
+        tmp_path,
+        review(stars="1234"),
+        'text = "body"\nrating = { path = "stars", decimal = 0, bytes = "base64" }',
+    )
+    assert found.details.rating == -2658824.0
 
 
 def test_an_id_is_joined_only_if_it_has_all_of_its_parts(tmp_path: Path) -> None:
@@ -297,6 +405,8 @@ def test_an_id_is_joined_only_if_it_has_all_of_its_parts(tmp_path: Path) -> None
     assert whole == EntityDeleted("de:5")
     assert isinstance(half, Rejected)
     assert half.detail == "rule 1: entity_id: nothing at shop, product"
+    blank = Record("t", 0, 0, 0, None, b'{"shop": "", "product": " "}')
+    assert decode([blank], LIMITS, mapping=rules) == [EntityDeleted(": ")]
 
 
 def test_the_other_events(tmp_path: Path) -> None:
@@ -392,7 +502,19 @@ def test_a_key(tmp_path: Path, head: str, path: str, key: bytes, entity: str) ->
         ('key = "json"', b'{"id": 7}', "bad_field", "entity_id: Expected"),
         ('key = "framed"', b'{"id": 7}', "bad_wire_format", "key: "),
         ('key = "framed"', b"\0\0\0\0", "bad_wire_format", "key: "),
-        ('key = "framed"', b"\0\0\0\0\x05\x02ab", "bad_json", "key: "),
+        (
+            'key = "framed"',
+            b"\0\0\0\0\x05\x02ab",
+            "bad_json",
+            "key: a frame with schema id 5: set COVERSUMM_SCHEMA_REGISTRY_URL",
+        ),
+        (
+            "",
+            b"\0\0\0\0\x05\x02ab",
+            "bad_json",
+            'schema id 5: set COVERSUMM_SCHEMA_REGISTRY_URL, and key = "framed"',
+        ),
+        ('key = "json"', b"\0\0\0\0\x05\x02ab", "bad_json", 'and key = "framed" in a map'),
     ],
 )
 def test_a_wrong_key(tmp_path: Path, head: str, key: bytes | None, reason: str, part: str) -> None:
@@ -543,6 +665,29 @@ def test_both_modes_of_cloudevents_mean_the_same(tmp_path: Path) -> None:
     assert events[0].occurred_at == ATTRIBUTES["time"]
 
 
+@pytest.mark.parametrize("prefix", ["ce-", "CE_", "Ce-"])
+def test_attributes_in_headers_of_spring_are_those_of_a_cloudevent(
+    tmp_path: Path, prefix: str
+) -> None:
+    """With a last rule that ignores all others they would be lost in silence."""
+    rules = mapping(tmp_path, CATCH_ALL, "t")
+    pairs = [(f"{prefix}{name.title()}", text.encode()) for name, text in ATTRIBUTES.items()]
+    said = (*pairs, ("Content-Type", b"application/json"))
+    (found,) = decode(
+        [Record("t", 0, 0, 0, None, json.dumps(DATA).encode(), said)], LIMITS, mapping=rules
+    )
+    assert isinstance(found, ReviewUpserted)
+    assert (found.entity_id, found.occurred_at) == ("B0", ATTRIBUTES["time"])
+
+
+def test_an_attribute_that_is_no_text_refuses_the_record(tmp_path: Path) -> None:
+    rules = mapping(tmp_path, CATCH_ALL, "t")
+    said = tuple((f"ce_{name}", text.encode() + b"\xff") for name, text in ATTRIBUTES.items())
+    (found,) = decode([Record("t", 0, 0, 0, None, b"{}", said[::-1])], LIMITS, mapping=rules)
+    assert isinstance(found, Rejected)
+    assert found.detail == "ce_time: not UTF-8"
+
+
 def test_an_event_without_data_is_no_tombstone(tmp_path: Path) -> None:
     deleted = {**ATTRIBUTES, "type": "com.shop.review.deleted", "reviewid": "r"}
     assert cloud(tmp_path, None, deleted) == ReviewDeleted("B0", "r")
@@ -641,10 +786,9 @@ def test_a_decimal_has_the_scale_of_the_records_schema(tmp_path: Path) -> None:
     two = {"fields": [{**stars, "parameters": {"scale": "2"}}]}
     key = json.dumps({"schema": two, "payload": {"stars": "AcI="}}).encode()
     assert taken(tmp_path, value, fields, head=head, key=key).details.rating == 4.5
-    assert (
-        "no schema of key.stars"
-        in taken(tmp_path, value, fields, head=head, key=b'{"stars": "AcI="}').detail
-    )
+    NOTES.take()
+    taken(tmp_path, value, fields, head=head, key=b'{"stars": "AcI="}')
+    assert "no schema of key.stars" in NOTES.details[LEFT_OUT, "rating"]
 
 
 # -- several events of a record

@@ -4,9 +4,13 @@ that is still there.
 
 import json
 
-from tests.view.changes import body, facets_body
+from msgspec import structs
+
+from tests.view.changes import body, facets_body, facets_changed, summary
 from worker.events import Record
+from worker.events.json_codec import encode
 from worker.events.publishing import FACETS
+from worker.published.comparison import compare
 from worker.published.history import PublishedChange, last_steps, steps
 from worker.published.publication import publications
 
@@ -111,3 +115,32 @@ def test_what_came_to_a_facet_is_not_made_up_where_the_message_before_is_gone():
         ("parking", {}, {"b#0": "None."}, True),
         ("noise", {"d#0": "Loud."}, {}, True),
     ]
+
+
+def test_praise_and_complaints_of_a_facet_are_sets_of_their_own():
+    """A message names the facet as changed, whichever of its three sets did."""
+
+    def message(sequence, previous, pros, cons):
+        same = {"parking": {"a#0": "Easy."}}
+        sides = [summary("e", sequence, texts).sentences for texts in (pros, cons)]
+        changed = facets_changed("e", sequence, same, ["parking"], previous=previous)
+        (facet,) = changed.facets
+        facets = [structs.replace(facet, pros=sides[0], cons=sides[1])]
+        return encode(structs.replace(changed, facets=facets))
+
+    one = message(3, None, {"a#0": "Easy."}, {})
+    two = message(9, 3, {"b#0": "Free."}, {"c#0": "Far."})
+    assert of_facets(one, two)[1:] == [
+        ("parking, pros", {"a#0": "Easy."}, {}, False),
+        ("parking, pros", {"b#0": "Free."}, {"a#0": "Easy."}, False),
+        ("parking, cons", {"c#0": "Far."}, {}, False),
+    ]
+
+    def found(value):
+        return publications(Record("facets", 0, 0, 0, b"e", value), kind=FACETS)
+
+    both = compare(found(one), found(two), 3)
+    assert (both.equal, both.changed, both.missing_in_a) == (1, 1, 1)
+    assert (both.k_a, both.k_b, both.differing) == ([5], [5], {0: 1, 1: 1})
+    assert [example.facet for example in both.examples] == ["parking, pros"]
+    assert compare(found(two), found(two)).equal == 3

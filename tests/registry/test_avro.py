@@ -48,7 +48,7 @@ def test_values_are_those_that_json_would_have_and_bytes() -> None:
 def decimal_at(name: str) -> Get:
     """Reads a decimal as a mapping does."""
     path = parse_path(name)
-    return decimal("rating", getter(path), path, None)
+    return decimal("rating", getter(path), path, None, False)
 
 
 def test_decimals_are_read_by_their_scale() -> None:

@@ -99,6 +99,12 @@ def test_what_an_archive_lacks_comes_from_its_log_also_before_its_first_record(
     assert sum(one.offsets for one in missing.values()) == len(lost)
 
 
+def test_one_offset_that_the_files_lack_is_a_hole(tmp_path: Path) -> None:
+    history = filled(tmp_path, [0, 1, 3, 4], Log(range(5, 9), b"from the log"))
+    (missing,) = holes_of(history, {0: Range(0, 9, 0)}).missing.values()
+    assert missing.first == ["2"]
+
+
 REVIEW = b'{"review_id": "r1", "entity_id": "key", "rating": 5}'
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from tests.harness.fake_clients import FakeClients, FakeClock
 from worker.errors import SetupError
 from worker.kafka.offsets import first_records
-from worker.replay.ranges import check_ends, find_ranges
+from worker.replay.ranges import Range, _of_log, check_ends, find_ranges
 
 
 class Unseen(int):
@@ -270,3 +270,11 @@ def test_a_log_that_ends_below_the_plan_is_refused_unless_its_leader_finds_the_e
     consumer.get_watermark_offsets = lambda asked, timeout: (5, next(ends))  # type: ignore[method-assign]
     check_ends(clients, "group", "in", {1: 9}, clock)
     assert not consumer.open
+
+
+def test_one_offset_between_the_files_and_the_log_is_a_hole() -> None:
+    logs = {0: Range(5, 9, 5)}
+    for files in (range(5), range(2, 5), range(7)):
+        assert _of_log(logs, 0, files, "in") == logs[0]
+    with pytest.raises(SetupError, match="in-0: the files end before offset 4, and the log begins"):
+        _of_log(logs, 0, range(4), "in")

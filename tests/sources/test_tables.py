@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.json_codec import decode as decode_json
+from worker.events.reasons import BadEvent
 from worker.sources import Faulty, ReviewFiles, columns, parse_fields
 
 FIELDS = {
@@ -268,3 +270,71 @@ def test_columns_may_have_commas_in_their_names():
     }
     found, _ = entries(b'"hotel, name",id,"review, body, in English"\ne,1,a\n', fields=fields)
     assert [one["text"] for one in values(found)] == ["a"]
+
+
+def test_rows_of_another_state_are_skipped_and_counted():
+    """Deleted rows of a table would be in a newcomer's first summary."""
+    table = b"entity_id,review_id,text,state\n" + b"".join(
+        b"e,%d,Good.,%s\n" % (number, state)
+        for number, state in enumerate([b"APPROVED", b"DELETED", b"EDITED", b""])
+    )
+    for wanted, kept in (("APPROVED", "0"), ("APPROVED|EDITED", "02"), ("", "3"), ("x", "")):
+        found, left_out = entries(table, fields={"where state": wanted})
+        assert "".join(event["review_id"] for event in values(found)) == kept
+        assert (left_out["where "].count, left_out["where "].first_line) == (
+            4 - len(kept),
+            2 if kept in ("3", "") else 3,
+        )
+    with pytest.raises(SetupError, match="has no column stat "):
+        entries(table, fields={"where stat": "x"})
+    lines = b'{"entity_id":"e","review_id":1,"text":"a","d":{"gone":false}}\n' + (
+        b'{"entity_id":"e","review_id":2,"text":"a","d":{"gone":true}}\n'
+        b'{"type":"entity.deleted","entity_id":"e"}\n'
+    )
+    found, _ = entries(lines, "given.jsonl", {"where d.gone": "false"})
+    assert [event.get("review_id") for event in values(found)] == ["1", None]
+
+
+def test_a_column_without_a_name_is_called_by_its_number():
+    """pandas writes its index so."""
+    table = b",asin,text\n7,e,Good.\n"
+    found, _ = entries(table, fields={"entity_id": "asin", "review_id": "#1"})
+    assert [event["review_id"] for event in values(found)] == ["7"]
+    with pytest.raises(SetupError, match="has no column #2 "):
+        entries(table, fields={"entity_id": "asin", "review_id": "#2"})
+
+
+def test_an_id_may_be_of_two_columns_or_at_a_path():
+    fields = {"entity_id": "shop+sku", "review_id": "_id.$oid"}
+    table = b"shop,sku,a.b+c,text\nde,7,x,Good.\nde,,x,Bad.\n"
+    found, _ = entries(table, fields={**fields, "review_id": "a.b+c"})
+    first, second = values(found)
+    assert (first["entity_id"], first["review_id"]) == ("de-7", "x")
+    assert "entity_id" not in second
+    line = {"shop": "de", "sku": 7.0, "_id": {"$oid": "66b2"}, "text": "Good."}
+    found, _ = entries(json.dumps(line).encode(), "given.jsonl", fields)
+    assert values(found) == [
+        {"type": "review.upserted", "entity_id": "de-7", "review_id": "66b2", "text": "Good."}
+    ]
+    with pytest.raises(SetupError, match="has no column sk "):
+        entries(table, fields={**fields, "entity_id": "shop+sk"})
+
+
+def test_a_date_of_a_form_of_its_own_is_read():
+    table = b"entity_id,review_id,text,occurred_at\ne,1,Good.,10.01.2025 07:33\n"
+    _, left_out = entries(table)
+    assert left_out["occurred_at"].first_value == "10.01.2025 07:33"
+    found, left_out = entries(table, fields={"dates": "%d.%m.%Y %H:%M"})
+    assert values(found)[0]["occurred_at"] == "2025-01-10T07:33:00Z"
+    assert left_out == {}
+
+
+def test_half_of_a_character_of_utf_16_is_named():
+    table = "entity_id,review_id,text\ne,1,Good\ne,2,\N{SLICE OF PIZZA}\n".encode("utf-16-le")
+    at = table.index("\N{SLICE OF PIZZA}".encode("utf-16-le"))
+    found, _ = entries(b"\xff\xfe" + table[:at] + table[at + 2 :])
+    assert found[1].detail == "half of a UTF-16 character"
+    line = '{"entity_id":"e","review_id":"1","text":"'.encode("utf-16-le")
+    found, _ = entries(b"\xff\xfe" + line + b"\x55\xdf" + '"}'.encode("utf-16-le"), "g.jsonl")
+    with pytest.raises(BadEvent, match="not UTF-8, half of a UTF-16 character"):
+        decode_json(found[0].value)

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.harness.eventually import eventually_here
+from worker.events.notes import EMPTY, FILLED, LEFT_OUT
 from worker.processing.stats import Coordinates, Stats
 from worker.stream import journal as module
 from worker.stream.journal import DeadLetterLog
@@ -95,3 +96,56 @@ def test_sentences_that_the_model_does_not_read_are_told_while_they_grow(
         log.log_counts()
     (told,) = caplog.records
     assert told.getMessage() == f"since the start {log.unread}: facets miss most of them"
+
+
+def test_a_worker_that_uses_none_of_its_first_records_says_so_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = DeadLetterLog(Threads())
+    unused = Counter(
+        {("unreadable", "dead_letter:bad_field"): 60, ("none", "ignored:by_mapping"): 3}
+    )
+    log.count(Stats(unused))
+    assert caplog.records == []
+    log.count(Stats(unused))
+    log.count(Stats(unused))
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "none of the first 126 records was used: is COVERSUMM_INPUT_TOPIC the right topic, and "
+        "COVERSUMM_MAPPING the file that says"
+    )
+    caplog.clear()
+    log = DeadLetterLog(Threads())
+    log.count(Stats(Counter({("review.deleted", "ignored:not_newer"): 1})))
+    log.count(Stats(unused + unused))
+    assert caplog.records == []
+
+
+def test_values_that_a_mapping_left_out_are_counted_and_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = DeadLetterLog(Threads())
+    log.count(Stats(mapping_notes=Counter({(LEFT_OUT, "rating"): 1, (LEFT_OUT, "language"): 2})))
+    log.count(Stats(mapping_notes=Counter({(LEFT_OUT, "rating"): 4})))
+    log.log_counts()
+    log.log_counts()
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        "values that the mapping could not read in the last minute: 5 rating, 2 language; events "
+    )
+
+
+@pytest.mark.parametrize("filled", [None, 0, 1, 2])
+def test_a_list_of_which_a_rule_takes_nothing_is_named_once(
+    caplog: pytest.LogCaptureFixture, filled: int | None
+) -> None:
+    log = DeadLetterLog(Threads())
+    for number in range(3):
+        log.count(Stats(mapping_notes=Counter({(EMPTY, "rule 'order'"): 50})))
+        if number == filled:
+            log.count(Stats(mapping_notes=Counter({(FILLED, "rule 'order'"): 1})))
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == (filled != 0)
+    assert all(
+        line.startswith("rule 'order' took no member of the lists of 100") for line in warned
+    )

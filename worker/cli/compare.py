@@ -91,8 +91,8 @@ def command(
     of sentence id and text; an entity without sentences has no summary. Summaries are identical if
     their bodies differ only in epoch, sequence, previous_sequence and cause.
 
-    With --facets each facet of an entity is compared like an entity, from the topics of facets or
-    from files of `summarize --facets`.
+    With --facets each facet of an entity is compared like an entity, and so are its pros and its
+    cons, from the topics of facets or from files of `summarize --facets`.
 
     If k differs, an entity is contained if the larger set has all sentences that fit the smaller k:
     a change of k alone has this effect. Any other difference is a change.

@@ -34,6 +34,7 @@ from worker.operations.letters import (
 )
 from worker.settings import Settings
 from worker.view import output
+from worker.view.groups import Groups
 from worker.view.tables import Column, show, show_facts
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def list_letters(
     as_json: bool,
 ) -> None:
     """List the dead letters: place, time, reason, source, and whether they were sent again; with
-    counts by reason.
+    counts by reason, and first those of equal details.
 
     Reads the topic once, to its end when the command starts.
     """
@@ -102,6 +103,7 @@ def list_letters(
     settings = Settings.from_environment()
     selection = selection_of(reasons, since, entity, max_attempts)
     counts: Counter[str] = Counter()
+    groups = Groups()
     columns = _columns(f"{settings.input_topic}/")
     with open_letters(settings) as letters:
         sent = sent_so_far(letters)
@@ -109,6 +111,7 @@ def list_letters(
         def rows() -> Iterator[dict[str, Any]]:
             for letter in _letters(letters, selection):
                 counts[letter.reason] += 1
+                groups.add(str(letter.place), f"{letter.reason}: {letter.detail}")
                 is_sent = letter.place.offset in sent[letter.place.partition]
                 yield {**letter.describe(), "sent": is_sent}
 
@@ -116,6 +119,8 @@ def list_letters(
             show(rows(), columns, as_json)
             return
         latest = heapq.nlargest(limit or SHOWN, rows(), key=_age)[::-1]
+    if not as_json:
+        groups.note()
     show(latest, columns, as_json)
     if as_json:
         return

@@ -118,7 +118,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Show each change of the entity's summary, deletions too: time, cause, and the sentences that
-    came and went. The newest is the last. With --facets it shows each change of one of its facets.
+    came and went. The newest is the last. With --facets it shows each change of one of its facets,
+    and of its pros and cons.
 
     For a topic, --since and --until compare the time of publication, and only that range of the
     entity's partition is read. For a file they compare occurred_at.

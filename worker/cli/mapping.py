@@ -14,6 +14,7 @@ from worker.cli.group import CommandGroup
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.view import output
+from worker.view.groups import Groups
 from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ def check(
 
     An error in the file is a line with its position, and exit code 2. A record that would become a
     dead letter makes the exit code 1, and so does a sample without records. Warnings at the end
-    name rules that took no record, fields that no event had, parts of joined texts that no record
-    had, times in 1970, and deletions in entities of which the records have no upsert.
+    name rules that took no record or no member of its list, fields that no event had or that could
+    not be read, parts of joined texts that no record had, times in 1970, and deletions in entities
+    of which the records have no upsert.
     """
     if sample is not None and from_topic:
         raise click.UsageError("--sample and --from-topic exclude each other.")
@@ -118,6 +120,7 @@ def check(
     settings = Settings.from_environment(mapping="")
     judge = MappingCheck(topics, event_limits(settings), for_bridge)
     counts: Counter[str] = Counter()
+    groups = Groups()
     records = 0
 
     def outcomes() -> Iterator[SampleOutcome]:
@@ -131,9 +134,21 @@ def check(
             records += 1
             for outcome in judge.judge(place, record):
                 counts[outcome.becomes] += 1
+                if outcome.detail is not None:
+                    groups.add(place, outcome.detail)
                 yield outcome
 
-    show(outcomes(), COLUMNS, as_json)
+    found = outcomes() if as_json else list(outcomes())
+    if not as_json:
+        groups.note()
+    show(found, COLUMNS, as_json)
+    if as_json:
+        groups.note()
+    if from_topic or records >= limit:
+        which = "last" if from_topic else "first"
+        output.note(
+            f"the {which} {output.many(limit, 'records')} of each topic; --limit reads more"
+        )
     for doubt in judge.doubts():
         output.note(f"warning: {doubt}")
     parts = [f"{becomes} {count:,}" for becomes, count in counts.most_common()]

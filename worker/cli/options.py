@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,37 +69,68 @@ def found_files(named: Sequence[str]) -> list[str]:
 def _parse_fields(
     ctx: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> Mapping[str, str]:
-    is_escaped = ctx.meta.get("unescape", False)
-    if not (given or is_escaped):  # nothing to import for help
+    also: dict[str, str] = ctx.meta.get("also", {})
+    if not (given or also):  # nothing to import for help
         return {}
-    from worker.sources import UNESCAPE, parse_fields
+    from worker.sources import parse_fields
 
     try:
-        return parse_fields(given) | ({UNESCAPE: "yes"} if is_escaped else {})
+        return parse_fields(given) | also
     except ValueError as error:
         raise click.BadParameter(f"{error}.", ctx, option) from error
 
 
+def _add_to_fields(ctx: click.Context, option: click.Parameter, given: Any) -> None:
+    """Keep another option as keys of `fields`, see `worker.events.bare`."""
+    also = ctx.meta.setdefault("also", {})
+    for text in given if option.name == "where" else ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not MEMBER=VALUE.", ctx, option)
+        also[f"where {name.strip()}"] = value.strip()
+    if option.name == "dates" and given:
+        from worker.events.dates import is_format
+
+        if not is_format(given):
+            raise click.BadParameter(f"{given!r} has no day, month or year.", ctx, option)
+    if given and option.name != "where":
+        also[str(option.name)] = str(given)
+
+
 def fields_option(command: F) -> F:
-    """`--fields` and `--unescape`, which is a key of `fields` too."""
-    command = click.option(
-        "--unescape",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=lambda ctx, _, is_given: ctx.meta.update(unescape=is_given),
-        help="In texts of bare reviews, read a backslash and an n as a line break, also \\t, "
-        '\\r, \\", \\\\.',
-    )(command)
-    return click.option(
-        "--fields",
-        multiple=True,
-        callback=_parse_fields,
-        metavar="FIELD=COLUMN,...",
-        help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by field: "
-        "entity_id=asin,review_id=id,text=body; also rating, language, occurred_at, "
-        "verified, country, author_id.",
-    )(command)
+    """`--fields`, and `--unescape`, `--dates` and `--where`, which are keys of `fields` too."""
+    also = partial(click.option, is_eager=True, expose_value=False, callback=_add_to_fields)
+    for option in (
+        also(
+            "--unescape",
+            is_flag=True,
+            help="In texts of bare reviews, read a backslash and an n as a line break, also \\t, "
+            '\\r, \\", \\\\.',
+        ),
+        also(
+            "--dates",
+            metavar="FORMAT",
+            help="How bare reviews write dates, such as %d.%m.%Y %H:%M (Python's strptime).",
+        ),
+        also(
+            "--where",
+            multiple=True,
+            metavar="MEMBER=VALUE",
+            help="Only bare reviews with this value, or one of several: state=APPROVED|EDITED.",
+        ),
+        click.option(
+            "--fields",
+            multiple=True,
+            callback=_parse_fields,
+            metavar="FIELD=COLUMN,...",
+            help="Columns of a CSV, TSV or Parquet file, or members of bare reviews in JSON, by "
+            "field: entity_id=asin,review_id=id,text=body; also rating, language, occurred_at, "
+            "verified, country, author_id. shop+sku joins two, _id.$oid is a path, #1 a first "
+            "column without a name.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 class Parsed(click.ParamType):

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from sys import float_info
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,17 +20,8 @@ from worker.events.dates import to_timestamp
 from worker.events.json_codec import without_halves
 
 FIELDS: Final = (
-    "entity_id",
-    "review_id",
-    "text",
-    "rating",
-    "language",
-    "sentences",
-    "embedding_model",
-    "occurred_at",
-    "verified",
-    "country",
-    "author_id",
+    *("entity_id", "review_id", "text", "rating", "language", "sentences", "embedding_model"),
+    *("occurred_at", "verified", "country", "author_id"),
 )  # of a bare review; never a version
 
 _IDS: Final = ("entity_id", "review_id")
@@ -41,10 +33,14 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
-_TOO_LARGE: Final = msgspec.Raw(b"1e999")
-"""Replaces a number that no float holds: `decode` rejects the event with `Number out of range`."""
 UNESCAPE: Final = "unescape"
 """Key beside fields that map names: texts have line breaks as a backslash and an n."""
+DATES: Final = "dates"
+"""Likewise: the form of dates, of `datetime.strptime`."""
+WHERE: Final = "where "
+"""Likewise begins the name of a member that has one of the values, joined by `|`, in each review
+that is read; in `Reading.left_out` it counts the others.
+"""
 BREAKS: Final = "line breaks"
 HALVES: Final = "halves"
 """Values of reviews that are kept, in `Reading.left_out`: such line breaks, half of an emoji."""
@@ -57,6 +53,10 @@ class ParsedLine(NamedTuple):
 
     key: bytes | None
     value: bytes
+
+
+SKIPPED: Final = ParsedLine(None, b"")
+"""The line of a review that WHERE leaves out."""
 
 
 class Reading(NamedTuple):
@@ -82,21 +82,18 @@ def read_json(line: bytes, fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     line stays unchanged, broken ones too: `decode` reports what is wrong with them.
     """
     line = line.strip()
-    halves = None
+    has_halves = False
     try:
         body = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if "out of range" in str(error):
-            body = _members(line)
-        else:
-            body = halves = _with_halves(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        body, has_halves = _lenient(line), without_halves(line) != line
     if not isinstance(body, dict):
         return Reading(ParsedLine(None, line), {})
     if _is_bare(body, fields):
         reading = read_review(body, fields)
     else:
         reading = Reading(ParsedLine(_key(body), line), {})
-    if halves is not None:
+    if has_halves:
         reading.left_out[HALVES] = None
     return reading
 
@@ -133,14 +130,42 @@ def read_row(row: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> 
     return read_review(row, fields) if _is_bare(row, fields) else Reading(_line(row), {})
 
 
+def value_at(row: Mapping[str, Any], source: str) -> Any:
+    """The value of a member; without one of this name that at a dotted path, or of several names
+    with + between them their values with - between these. None if there is none.
+
+    >>> value_at({"_id": {"$oid": "66b2"}, "shop": "de", "no": 7}, "shop+_id.$oid+no")
+    'de-66b2-7'
+    """
+    if source in row:
+        return row[source]
+    first, plus, rest = source.partition("+")
+    if plus:
+        parts = [_id(value_at(row, part)) for part in (first, rest)]
+        return "-".join(parts) if all(isinstance(part, str) and part for part in parts) else None
+    above, dot, rest = source.partition(".")
+    within = row.get(above) if dot else None
+    return value_at(within, rest) if isinstance(within, Mapping) else None
+
+
+def _is_wanted(review: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
+    for name, wanted in fields.items():
+        if name.startswith(WHERE):
+            value = value_at(review, name.removeprefix(WHERE))
+            shown = json.dumps(value) if isinstance(value, bool) else str(_id(value))
+            if ("" if value is None else shown) not in wanted.split("|"):
+                return False
+    return True
+
+
 def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELDS) -> Reading:
     """A bare review with JSON's values; `fields` maps names of FIELDS to the members to read
     instead.
 
     Ids that are numbers become text, ratings that are text become numbers; `occurred_at`, or else
-    `created_at`, becomes RFC 3339. A rating, date, `verified`, country or author without a sure
-    meaning is dropped. A text that is empty or null stays, and is reported: the review has no
-    sentence.
+    `created_at`, becomes RFC 3339. A rating, date, language, `verified`, country or author without
+    a sure meaning is dropped. A text that is empty or null stays, and is reported: the review has
+    no sentence. One with a rating and without a text member has none either.
 
     >>> review = {"asin": "B00X", "id": 81, "text": "Good.", "occurred_at": "03/04/2019"}
     >>> line, left_out = read_review(review, {"entity_id": "asin", "review_id": "id"})
@@ -149,21 +174,24 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     >>> left_out
     {'occurred_at': '03/04/2019'}
     """
+    if not _is_wanted(review, fields):
+        return Reading(SKIPPED, {WHERE: None})
     found = {
-        name: review[source] for name in FIELDS if (source := fields.get(name, name)) in review
+        name: value
+        for name in FIELDS
+        if (value := value_at(review, source := fields.get(name, name))) is not None
+        or source in review
     }
     event: dict[str, Any] = {"type": "review.upserted"}
     left_out: dict[str, Any] = {}
     for name, value in found.items():
         if name in _IDS:
             event[name] = _id(value)
-        elif name == "rating" and isinstance(value, str):
+        elif name == "rating":
             _keep(name, value, _number(value), event, left_out)
-        elif name == "rating" and isinstance(value, float):
-            event[name] = _finite(value)
         elif name == "verified":
             _keep(name, value, to_boolean(value), event, left_out)
-        elif name in ("country", "author_id"):
+        elif name in ("language", "country", "author_id"):
             text = _id(value) if name == "author_id" else value
             # its type alone is reported: an author is personal data
             given = None if value is None else type(value).__name__
@@ -173,7 +201,9 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     date = found.get("occurred_at")
     if date is None and "occurred_at" not in fields:
         date = review.get("created_at")
-    _keep("occurred_at", date, to_timestamp(date), event, left_out)
+    _keep("occurred_at", date, to_timestamp(date, fields.get(DATES)), event, left_out)
+    if "rating" in event and found.keys().isdisjoint(("text", "sentences")):
+        event["text"] = found["text"] = None
     text = found.get("text")
     if isinstance(text, str) and "\\" in text:
         if UNESCAPE in fields:
@@ -186,27 +216,16 @@ def read_review(review: Mapping[str, Any], fields: Mapping[str, str] = _NO_FIELD
     return Reading(_line(event), left_out)
 
 
-def _members(line: bytes) -> dict[str, Any] | None:
-    """The members of an object, numbers out of range unparsed; None if anything else is wrong."""
-    members: dict[str, Any] = {}
-    try:
-        line.decode()
-        for name, raw in msgspec.json.decode(line, type=dict[str, msgspec.Raw]).items():
-            try:
-                members[name] = msgspec.json.decode(raw)
-            except msgspec.DecodeError as error:
-                if "out of range" not in str(error):
-                    return None
-                members[name] = raw
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return members
-
-
-def _with_halves(line: bytes) -> Any:
-    """A line with lone surrogates, which stay in its texts; None for any other line."""
+def _lenient(line: bytes) -> Any:
+    """A line with lone surrogates, which stay in its texts, with numbers that no float holds, which
+    are infinite, or with NaN or Infinity, which are null; None for any other line.
+    """
     with suppress(ValueError, RecursionError):
-        return json.loads(line) if without_halves(line) != line else None
+        return json.loads(
+            line.decode(),
+            parse_constant=lambda _: None,
+            parse_int=lambda digits: int(digits) if len(digits) < 4300 else math.inf,
+        )
     return None
 
 
@@ -233,17 +252,16 @@ def _keep(
     if value is not None:
         event[name] = value
     elif given is not None and not (isinstance(given, str) and not given.strip()):
-        left_out[name] = bytes(given).decode() if isinstance(given, msgspec.Raw) else given
+        left_out[name] = given
 
 
-def _id(value: object) -> object:
+def _id(value: Any) -> Any:
     """A number as text, without a zero after its point; `decode` judges other values."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     with suppress(ValueError):  # of more digits than Python writes
-        return (
-            str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-        )
+        return str(value) if is_number and abs(value) != math.inf else value
     return value
 
 
@@ -258,16 +276,13 @@ def to_boolean(value: object) -> bool | None:
     return _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def _number(text: str) -> float | msgspec.Raw | None:
-    if not _NUMBER.fullmatch(text):
-        return None
-    digits = text.strip()
-    number = _finite(float(digits))
-    # Python parses no more than 4,300 digits as an integer, leading zeros included.
-    return (
-        int(digits.lstrip("0") or "0") if digits.isdigit() and isinstance(number, float) else number
-    )
-
-
-def _finite(number: float) -> float | msgspec.Raw:
-    return _TOO_LARGE if math.isinf(number) else number
+def _number(value: Any) -> float | None:
+    """A finite number, also as text."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        digits = value.strip()
+        value = float(digits)
+        # Python parses no more than 4,300 digits as an integer, leading zeros included.
+        if digits.isdigit() and math.isfinite(value):
+            return int(digits.lstrip("0") or "0")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= float_info.max else None

@@ -150,7 +150,16 @@ def decoded(
         return decode(raw)
     except BadEvent as bad:
         is_format = bad.rejected.reason in (Reason.BAD_JSON, Reason.BAD_WIRE_FORMAT)
-        raise (_unread(raw, part, headers) if is_format else None) or bad from None
+        unread = _unread(raw, part, headers) if is_format else None
+        if unread is None and decode in (json_codec.decode, json_codec.parse) and is_frame(raw):
+            unread = unread_frame(raw, f', and {part} = "framed" in a mapping')
+        raise unread or bad from None
+
+
+def unread_frame(raw: bytes, more: str = "") -> BadEvent:
+    """The error for a complete frame where no registry is asked; `more` is to be done beside it."""
+    what = f"a frame with schema id {schema_id(raw)}: set COVERSUMM_SCHEMA_REGISTRY_URL{more}"
+    return BadEvent(Reason.BAD_JSON, what)
 
 
 def id_header(part: str, headers: Sequence[tuple[str, bytes | None]]) -> str | None:

@@ -9,24 +9,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from worker.events.fields import is_timestamp
 
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-)
+_MONTHS: Final = "janfebmaraprmayjunjulaugsepoctnovdec"
 _MONTH: Final = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
     r"aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -50,6 +37,11 @@ _FORMS: Final = tuple(
         rf"{_WEEKDAY}{_DAY}[ -]+{_MONTH},?[ -]+{_YEAR}(?:,? +{_TIME})?",
     )
 )
+_DIGITS: Final = re.compile(
+    r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})"
+    r"(?:(,? +|T)([0-9]{1,2}:[0-9]{2})(:[0-9]{2})?( ?[AaPp][Mm])?)?",
+    re.ASCII,
+)
 _NUMBER: Final = re.compile(r"[0-9]{9,13}(?:\.[0-9]+)?", re.ASCII)
 
 _DAY_MS: Final = 86_400_000
@@ -63,16 +55,18 @@ _SECONDS: Final = range(10**8, 10**10)
 _MILLISECONDS: Final = range(10**11, 10**13)
 
 
-def to_timestamp(value: object) -> str | None:
+def to_timestamp(value: object, form: str | None = None) -> str | None:
     """The RFC 3339 timestamp that `value` means, or None if it is ambiguous or none.
 
     Accepted: RFC 3339 (unchanged), the usual variants of ISO dates and times, English dates with
     the month's name, dates of mail headers (RFC 2822), and numbers (also as text) of seconds or
-    milliseconds since 1970.
+    milliseconds since 1970. Texts of the form of `datetime.strptime` come first, if there is one.
 
     >>> to_timestamp("2019-03-04 14:05:06"), to_timestamp("March 4, 2019"), to_timestamp(1551708306)
     ('2019-03-04T14:05:06Z', '2019-03-04T00:00:00Z', '2019-03-04T14:05:06Z')
     >>> to_timestamp("03/04/2019")  # March or April
+    >>> to_timestamp("03/04/2019", "%d/%m/%Y")
+    '2019-04-03T00:00:00Z'
     """
     if isinstance(value, bool):
         return None
@@ -81,14 +75,53 @@ def to_timestamp(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     text = value.strip()
+    if form is not None and (found := _of_form(text, form)) is not None:
+        return found
     if is_timestamp(text):
         return text
     if _NUMBER.fullmatch(text):
         return _since_1970(float(text))
-    for form in _FORMS:
-        if match := form.fullmatch(text):
+    for pattern in _FORMS:
+        if match := pattern.fullmatch(text):
             return _written(match.groupdict())
     return None
+
+
+def _of_form(text: str, form: str) -> str | None:
+    try:
+        moment = datetime.strptime(text, form)
+    except ValueError:
+        return None
+    written = moment.isoformat()
+    written = written.replace("+00:00", "Z") if moment.tzinfo else f"{written}Z"
+    return written if is_timestamp(written) else None
+
+
+def is_format(form: Any) -> bool:
+    """True if it is a form of `datetime.strptime` with a day, a month and a year."""
+    day = datetime(2025, 1, 31, tzinfo=UTC)
+    try:
+        has_year = "%Y" in form or "%y" in form
+        return has_year and datetime.strptime(day.strftime(form), form).date() == day.date()
+    except (TypeError, ValueError, re.error):
+        return False
+
+
+def formats_of(text: str) -> list[str]:
+    """Forms of `datetime.strptime` in which a date of digits can be meant, the usual one first.
+
+    >>> formats_of("10.01.2025 07:33"), formats_of("13/04/19"), formats_of("soon")
+    (['%d.%m.%Y %H:%M'], ['%d/%m/%y'], [])
+    """
+    found = _DIGITS.fullmatch(text.strip())
+    if found is None:
+        return []
+    by, year, gap, time, seconds, half = found.groups("")
+    rest = f"{by}{'%Y' if len(year) == 4 else '%y'}{gap}"
+    rest += time and ("%I:%M" if half else "%H:%M")
+    rest += (seconds and ":%S") + (half and f"{half[:-2]}%p")
+    orders = (f"%d{by}%m", f"%m{by}%d")[: 1 if by == "." else 2]
+    return [order + rest for order in orders if _of_form(text.strip(), order + rest)]
 
 
 def _since_1970(number: int | float) -> str | None:
@@ -107,7 +140,7 @@ def _since_1970(number: int | float) -> str | None:
 def _written(parts: dict[str, str | None]) -> str | None:
     """In RFC 3339, if such a day and time exist."""
     month = (
-        _MONTHS.index(name.lower()[:3]) + 1
+        _MONTHS.index(name.lower()[:3]) // 3 + 1
         if (name := parts.get("month"))
         else int(parts["number"] or 0)
     )

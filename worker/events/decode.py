@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
-from worker.events.codec import DEFAULT, InputCodec, decoded
+from worker.events.codec import DEFAULT, InputCodec, decoded, is_frame, unread_frame
 from worker.events.fields import MAX_ID_CHARS, is_day
 from worker.events.inputs import Body, EntityDeleted, Event, Record
 from worker.events.internal_errors import internal_error
-from worker.events.json_codec import lone_surrogates
+from worker.events.notes import NOTES
 from worker.events.reasons import BadEvent, Ignored, Reason, Rejected, place_of, shown
 from worker.events.rules import FixedPoint, Limits, UpsertDraft, VectorPool, check, upserted
 from worker.limits import Limit
@@ -71,14 +71,14 @@ def decode(
     >>> rejected.reason.value, rejected.detail
     ('key_mismatch', "key 'B00Y', entity_id 'B00X'")
     """
-    pool, before = VectorPool(limits.dimension), lone_surrogates().records
+    pool, before = VectorPool(limits.dimension), NOTES.records
     try:
         checked = [_check(record, limits, codec, mapping, pool) for record in records]
         found = _finished(checked, pool)
     except Exception as error:
         if len(records) == 1:
             return [internal_error(error)]
-        lone_surrogates().records = before  # each is read again, alone
+        NOTES.records = before  # each is read again, alone
         return [event for record in records for event in decode([record], limits, codec, mapping)]
     if mapping is None:
         return found
@@ -222,4 +222,7 @@ def _entity_of(key: bytes | None) -> str:
 def _wrong_key(key: bytes | None, entity_id: str) -> BadEvent:
     if key is None:
         return BadEvent(Reason.NO_KEY, "the record has no key; it must be the entity_id")
+    if is_frame(key):
+        framed = unread_frame(key, ", and let a bridge map it").rejected.detail
+        return BadEvent(Reason.KEY_MISMATCH, f"the key is {framed}")
     return BadEvent(Reason.KEY_MISMATCH, f"key {shown(key)}, entity_id {shown(entity_id.encode())}")

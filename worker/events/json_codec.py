@@ -6,7 +6,7 @@ can use `unknown_type` and `body_of`.
 """
 
 import re
-import threading
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 from math import isfinite
@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from worker.events.inputs import EVENT_TYPES, Body, Head, ReviewDetails, UpsertBody
+from worker.events.notes import NOTES
 from worker.events.outputs import (
     SIDES,
     FacetsChanged,
@@ -96,6 +97,7 @@ def decode(value: bytes) -> Body:
     Raises BadEvent: `bad_json`, `unknown_type`, `bad_field`, or `bad_vector` (an embedding's number
     or base64 is invalid).
     """
+    value = value.removeprefix(BOM_UTF8)
     _check_bytes(value)
     try:
         body: Body = _decode_body(value)
@@ -105,18 +107,19 @@ def decode(value: bytes) -> Body:
             raise _diagnose(value, error) from None
         body = decode(whole)
         check_ids(body, value)
-        lone_surrogates().records += 1
+        NOTES.records += 1
     return body
 
 
 def parse(value: bytes) -> Any:
     """Any JSON value in UTF-8, nested at most MAX_DEPTH deep. Raises BadEvent `bad_json`."""
+    value = value.removeprefix(BOM_UTF8)
     _check_bytes(value)
     try:
         return _decode_any(value)
     except (msgspec.DecodeError, ValueError) as error:  # an integer of thousands of digits
         if (whole := without_halves(value)) != value:
-            lone_surrogates().values += 1
+            NOTES.values += 1
             return parse(whole)
         raise BadEvent(Reason.BAD_JSON, str(error)) from None
 
@@ -202,12 +205,16 @@ def _check_bytes(value: bytes) -> None:
         raise BadEvent(Reason.BAD_JSON, f"nested deeper than {MAX_DEPTH} levels")
 
 
+HALF: Final = re.compile(rb"\xed[\xa0-\xbf]")  # of a pair of surrogates, encoded alone
+
+
 def _check_utf8(value: bytes) -> None:
     """The decoder does not look into fields it skips."""
     try:
         value.decode()
     except UnicodeDecodeError as error:
-        raise BadEvent(Reason.BAD_JSON, f"not UTF-8 (byte {error.start})") from None
+        half = ", half of a UTF-16 character" if HALF.match(value, error.start) else ""
+        raise BadEvent(Reason.BAD_JSON, f"not UTF-8{half} (byte {error.start})") from None
 
 
 _ESCAPE: Final = re.compile(rb"\\.", re.DOTALL)
@@ -230,25 +237,6 @@ _ESCAPED: Final = re.compile(
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
     re.DOTALL,
 )
-
-
-class LoneSurrogates:
-    """Counts of U+FFFD read for lone surrogates by thread: in parsed values, in records."""
-
-    def __init__(self) -> None:
-        self.values = 0
-        self.records = 0
-
-
-_OF_THREAD: Final = threading.local()
-
-
-def lone_surrogates() -> LoneSurrogates:
-    """This thread's."""
-    found: LoneSurrogates | None = getattr(_OF_THREAD, "found", None)
-    if found is None:
-        found = _OF_THREAD.found = LoneSurrogates()
-    return found
 
 
 def without_halves(value: bytes) -> bytes:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from worker.errors import SetupError
-from worker.events.fields import LanguageCode
+from worker.events.fields import MAX_AUTHOR_BYTES, MAX_COUNTRY_BYTES, LanguageCode
 from worker.events.outputs import SIDES, FacetSummary, Mentions
 from worker.events.ratings import NO_RATINGS
 from worker.facets import PRESETS
@@ -28,13 +28,7 @@ MAX_FACETS: Final = 64
 MAX_VECTOR_BYTES: Final = 512 * 1024  # of all phrases together, in fixed point: they are one row
 DEFAULT_THRESHOLD: Final = 0.4
 REVIEW_CRITERIA: Final = (
-    "rating",
-    "newest",
-    "within_days",
-    "language",
-    "verified",
-    "country",
-    "author_id",
+    *("rating", "newest", "within_days", "language", "verified", "country", "author_id"),
 )
 """The criteria that all sentences of a review meet, or none."""
 CRITERIA: Final = ("phrases", "vectors", "labels", *REVIEW_CRITERIA)
@@ -42,6 +36,8 @@ CRITERIA: Final = ("phrases", "vectors", "labels", *REVIEW_CRITERIA)
 EVERYTHING: Final = "everything"
 """The name of the facet that takes all sentences of a language."""
 EVERYTHING_K: Final = 20
+_MAX_BYTES: Final = {"country": MAX_COUNTRY_BYTES, "author_id": MAX_AUTHOR_BYTES}
+"""Longer values of a review are not passed on, so that a criterion would never meet one."""
 _UNKNOWN: Final = re.compile(r"Object contains unknown field (.*)", re.DOTALL)
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -485,6 +481,11 @@ def _check(facet: Facet, names: set[str]) -> None:
             raise ValueError(f"{name}: {blank[0]!r} is blank")
         if len(set(given)) < len(given):
             raise ValueError(f"{name}: one is given twice")
+        most = _MAX_BYTES.get(name)
+        if most and (long := [text for text in given if len(msgspec.json.encode(text)) - 2 > most]):
+            raise ValueError(
+                f"{name}: {long[0][:40]!r}... has more than {most} bytes of JSON: no review has it"
+            )
 
 
 def _plain(message: str, whole: type[Struct] = Facet) -> str:

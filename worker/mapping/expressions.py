@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from worker.events.dates import is_format
 from worker.events.reasons import BadEvent
 from worker.facets.toml_lines import Place, near
 from worker.mapping.numbers import (
+    BASE64,
     BY_SCHEMA,
     EPOCHS,
     MAX_SCALE,
@@ -25,6 +27,7 @@ from worker.mapping.numbers import (
 from worker.mapping.paths import Path, getter, parse_path
 from worker.mapping.rules import BODIES
 from worker.mapping.values import (
+    HEX,
     IDS,
     RECORD_PARTS,
     Expression,
@@ -32,10 +35,13 @@ from worker.mapping.values import (
     first_of,
     join,
     of_escaped,
+    of_format,
+    of_hex,
     of_path,
     of_record,
     of_text,
     piped,
+    unless_blank,
 )
 
 FIELD_TYPES: Final = {
@@ -51,6 +57,8 @@ OPTIONS: Final = {
     "scale": ("rating",),
     "add": ("review_version",),
     "unescape": ("text",),
+    "format": ("occurred_at", "review_version"),
+    "bytes": (*IDS, "review_version", "rating"),
 }
 """Of a value: the fields that take each of them."""
 FORMS: Final = (
@@ -101,7 +109,7 @@ class Expressions:
             value = value if take is None else take(value)
             return const(msgspec.convert(value, FIELD_TYPES[field]))
         except BadEvent as bad:
-            self._wrong(place, f"const: {bad.rejected.detail}")
+            self._wrong(place, f"const: {bad.rejected.detail.removeprefix(f'{field}: ')}")
         except msgspec.ValidationError as error:
             self._wrong(place, f"const: {str(error).replace('`', '')} for {field}")
         return const(None)
@@ -134,10 +142,15 @@ class Expressions:
             return of_path(path, take)
         get = getter(path)
         if (scale := given.get("decimal")) is not None:
-            get = decimal(field, get, path, None if scale == BY_SCHEMA else scale)
-        unit = given.get("epoch")
-        first = take if unit is None else of_epoch(unit, field)
-        return piped(get, (path,), [step for step in (first, *self._last(given)) if step])
+            is_base64 = given.get("bytes") == BASE64
+            get = decimal(field, get, path, None if scale == BY_SCHEMA else scale, is_base64)
+        unit, form = given.get("epoch"), given.get("format")
+        steps = [of_hex if given.get("bytes") == HEX else None, take, *self._last(given)]
+        if unit is not None:
+            steps[1] = unless_blank(of_epoch(unit, field), field)
+        elif form is not None:
+            steps[1] = unless_blank(of_format(form, field), field)
+        return piped(get, (path,), [step for step in steps if step])
 
     def _of_record(
         self, place: Place, given: Mapping[str, Any], field: str, _take: Take | None
@@ -175,8 +188,14 @@ class Expressions:
                 self._wrong(place, f"{name}: only {' and '.join(OPTIONS[name])} take it")
         if "epoch" in given:
             self._choice(place, given["epoch"], tuple(EPOCHS), "epoch: ")
-            if "decimal" in given:
-                self._wrong(place, "give epoch or decimal")
+        if len(kinds := {"epoch", "decimal", "format"} & given.keys()) > 1:
+            self._wrong(place, f"give {' or '.join(sorted(kinds))}")
+        if "format" in given and not is_format(given["format"]):
+            self._wrong(place, "format: day, month and year are wanted, like %d.%m.%Y %H:%M")
+        if "bytes" in given:
+            wanted = BASE64 if "decimal" in given else HEX if field in IDS else ""
+            if given["bytes"] != wanted:
+                self._wrong(place, f'bytes: "{HEX}" is for ids, "{BASE64}" goes with decimal')
         scale, bounds, number = given.get("decimal"), given.get("scale"), given.get("add", 0)
         if scale is not None and scale != BY_SCHEMA and not _is_within(scale, 0, MAX_SCALE):
             self._wrong(place, f"decimal: the digits after the point are wanted, or {BY_SCHEMA!r}")

@@ -20,6 +20,8 @@ EPOCHS: Final = {"d": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1, "ns"
 """Microseconds of each unit of a time since 1970."""
 BY_SCHEMA: Final = "schema"
 """The scale of a decimal is the one that the record's schema says."""
+BASE64: Final = "base64"
+_PLAIN: Final = re.compile(r"[+]?[0-9]+(?:\.[0-9]*)?", re.ASCII)
 MAX_SCALE: Final = 100
 """Most digits after the point of a decimal."""
 _MAX_DECIMAL_BYTES: Final = 64
@@ -65,9 +67,12 @@ def _day(days: int) -> str:
     return (_START + timedelta(days=days)).isoformat()
 
 
-def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
+def decimal(field: str, get: Get, path: Path, scale: int | None, is_base64: bool) -> Get:
     """A number from the bytes of an integer without its point, also in base64; with scale None as
     the record's schema says. `{scale, value}`, as of Avro and of Connect, says its own.
+
+    A text of digits may be a number as well as base64: it is refused unless `is_base64` or the
+    schema decides. An empty text is null.
     """
 
     def number(roots: Roots) -> Any:
@@ -79,6 +84,11 @@ def decimal(field: str, get: Get, path: Path, scale: int | None) -> Get:
         if type(value) is str and value == UNAVAILABLE:
             unavailable(field)
         if scale is not None:
+            if type(value) is str and _PLAIN.fullmatch(value) and not is_base64:
+                raise bad(
+                    f"{field}: {short(value)} looks like a number, not like base64: leave decimal "
+                    f'out, or set bytes = "{BASE64}" if it is base64'
+                )
             return _unscaled(field, value, scale)
         kind = _schema_at(roots.schemas.get(path.root), path.names)
         if kind is None:
@@ -107,6 +117,8 @@ def _unscaled(field: str, value: Any, scale: Any) -> Any:
         places = int(scale)
     except (TypeError, ValueError, OverflowError):  # binascii.Error is one; an infinite scale
         raise bad(f"{field}: {short(value)} is not a decimal in base64") from None
+    if value == "":
+        return None
     if len(raw) > _MAX_DECIMAL_BYTES or abs(places) > MAX_SCALE:
         raise bad(f"{field}: a decimal of {len(raw)} bytes and scale {places} is too large")
     return _number(int.from_bytes(raw, "big", signed=True), places)

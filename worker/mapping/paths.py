@@ -35,6 +35,10 @@ class Roots(NamedTuple):
     schemas: dict[int, Any]
 
 
+class Unavailable(BadEvent):
+    """A value that exists, and that the record does not have: no other one may stand for it."""
+
+
 Get = Callable[[Roots], Any]
 """What a record has there; None if nothing."""
 
@@ -124,14 +128,17 @@ def is_there(path: Path, roots: Roots) -> bool:
 def _header(name: str) -> Get:
     def get(roots: Roots) -> str | None:
         raw = roots.headers.get(name)
-        if raw is None:
-            return None
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise BadEvent(Reason.BAD_FIELD, f"header:{name}: not UTF-8") from None
+        return None if raw is None else text_of(raw, f"header:{name}")
 
     return get
+
+
+def text_of(raw: bytes, what: str) -> str:
+    """The text in a header or a key. Raises BadEvent."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadEvent(Reason.BAD_FIELD, f"{what}: not UTF-8") from None
 
 
 def _steps(path: Path) -> Get:
@@ -153,8 +160,8 @@ def _nothing(node: Any, path: Path) -> None:
 
 
 def unavailable(what: str) -> NoReturn:
-    """Raise BadEvent for a value that Debezium left out."""
-    raise BadEvent(
+    """Raise Unavailable for a value that Debezium left out."""
+    raise Unavailable(
         Reason.BAD_FIELD,
         f"{what}: the source left out an unchanged column ({UNAVAILABLE}): "
         "set REPLICA IDENTITY FULL on its table",

@@ -14,9 +14,10 @@ from worker.events.inputs import (
     UpsertBody,
 )
 from worker.events.json_codec import body_of
+from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent, Reason
-from worker.mapping.paths import KEY, UNAVAILABLE, Get, Path, Roots, getter, is_there
-from worker.mapping.values import Expression, texts
+from worker.mapping.paths import KEY, UNAVAILABLE, Get, Path, Roots, Unavailable, getter, is_there
+from worker.mapping.values import OPTIONAL, Expression, texts
 
 BODIES: Final[dict[str, type[Body]]] = {
     "review.upserted": UpsertBody,
@@ -67,7 +68,7 @@ class Condition:
         return bool(value != other) or (type(value) is bool) is not (type(other) is bool)
 
     def _unavailable(self) -> NoReturn:
-        raise BadEvent(
+        raise Unavailable(
             Reason.BAD_FIELD,
             f"when: the source left out {self.path.text} ({UNAVAILABLE}): "
             "set REPLICA IDENTITY FULL on its table",
@@ -103,12 +104,19 @@ class RuleEvent:
         """The event's body. Raises BadEvent."""
         members: dict[str, Any] = {}
         for name, expression in self.fields.items():
-            value = expression.get(roots)
+            try:
+                value = expression.get(roots)
+            except BadEvent as bad:
+                if name not in OPTIONAL or isinstance(bad, Unavailable):
+                    raise
+                NOTES.add(LEFT_OUT, name, bad.rejected.detail)
+                continue
             if value is not None:
                 members[name] = value
         kind = BODIES[self.emit]
         if kind is UpsertBody and "text" not in members and "sentences" not in members:
-            self._check_text(roots)
+            if "rating" not in members:
+                self._check_text(roots)
             members["text"] = None
         try:
             return body_of(members, kind)
@@ -200,10 +208,14 @@ class Rule:
             raise BadEvent(Reason.BAD_FIELD, f"each: the record has no list at {self.each.text}")
         if len(items or ()) * len(self.events) > MAX_EVENTS:
             raise BadEvent(Reason.TOO_LARGE, f"each: more than {MAX_EVENTS:,} events of a record")
+        is_empty = bool(items)
         for number, item in enumerate(items or ()):
             at = roots._replace(item=item)
             if all(condition.holds(at) for condition in self.of_items):
+                is_empty = False
                 yield f"{self.each.text}.{number}: ", at
+        if items and self.of_items:
+            NOTES.add(EMPTY if is_empty else FILLED, self.name)
 
 
 def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, list[int]]]:

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_framed
+from worker.events.codec import FRAME_BYTES, check_frame, decoded, is_frame, is_framed, unread_frame
 from worker.events.inputs import Body, Record
-from worker.events.json_codec import check_ids, lone_surrogates, parse
+from worker.events.json_codec import check_ids, parse
+from worker.events.notes import NOTES
 from worker.events.reasons import BadEvent, Reason, Rejected, place_of
 from worker.mapping.paths import (
     CE,
@@ -26,6 +27,7 @@ from worker.mapping.paths import (
     Path,
     Roots,
     step,
+    text_of,
     unavailable,
 )
 from worker.mapping.rules import MAX_BYTES, MAX_EVENTS, Rule
@@ -100,7 +102,7 @@ class TopicMapping:
         if record.refused is not None and self.reads_headers:
             raise BadEvent(*record.refused)
         found: list[Body] = []
-        size, before = 0, lone_surrogates().values
+        size, before = 0, NOTES.values
         for rule, roots in self.decided(record):
             for body in rule.bodies(roots):
                 found.append(body)
@@ -115,7 +117,7 @@ class TopicMapping:
             except BadEvent as bad:
                 place = place_of(number, body.entity_id) if len(found) > 1 else ""
                 raise bad.under(place) from None
-        lone_surrogates().records += bool(found) and lone_surrogates().values > before
+        NOTES.records += bool(found) and NOTES.values > before
         return found
 
     def decided(self, record: Record) -> Iterator[tuple[Rule, Roots]]:
@@ -185,10 +187,9 @@ class TopicMapping:
         if (raw := record.key) is None:
             return None, None
         if self.key == "plain":
-            try:
-                return raw.decode(), None
-            except UnicodeDecodeError:
-                raise BadEvent(Reason.BAD_FIELD, "key: not UTF-8") from None
+            if is_frame(raw):
+                raise unread_frame(raw, ', and key = "framed"').under("key: ")
+            return text_of(raw, "key"), None
         key = self._decoded(raw, self.key, "key", record.headers)
         if self.unwrap is not None and type(key) is dict and self.unwrap in key:
             return key[self.unwrap], key.get("schema")
@@ -206,7 +207,12 @@ class TopicMapping:
 
     def _unframed(self, raw: bytes) -> Any:
         check_frame(raw)
-        return parse(raw[FRAME_BYTES:]) if self.unframe is None else self.unframe(raw)
+        if self.unframe is not None:
+            return self.unframe(raw)
+        try:
+            return parse(raw[FRAME_BYTES:])
+        except BadEvent:
+            raise unread_frame(raw) from None
 
 
 def _check_number(events: int, size: int) -> None:
@@ -220,7 +226,7 @@ def _check_number(events: int, size: int) -> None:
 
 def _is_batch(headers: dict[str, bytes | None], value: list[Any]) -> bool:
     """True if a list is a batch of CloudEvents: by its header, or by a member."""
-    content_type = (headers.get("content-type") or b"").strip().lower()
+    content_type = _content_type(headers)
     is_said = content_type.startswith(BATCH)
     return is_said or any(type(member) is dict and "specversion" in member for member in value)
 
@@ -247,18 +253,23 @@ def _parsed(value: Any, path: Path) -> Any:
     return value
 
 
+def _content_type(headers: dict[str, bytes | None]) -> bytes:
+    found = (raw for name, raw in headers.items() if raw and name.lower() == "content-type")
+    return next(found, b"").strip().lower()
+
+
 def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str, Any], Any]:
     """The attributes and the data of a CloudEvent in either mode; none, and the value, without one.
 
     Raises BadEvent for a record that says it is one and cannot be read as one.
     """
-    content_type = (headers.get("content-type") or b"").strip().lower()
-    if "ce_specversion" in headers and not content_type.startswith(b"application/cloudevents"):
-        attributes = {
-            name[3:]: raw.decode(errors="replace")
-            for name, raw in headers.items()
-            if raw is not None and name.startswith("ce_")
-        }
+    content_type = _content_type(headers)
+    attributes = {
+        name[3:].lower(): text_of(raw, name)
+        for name, raw in headers.items()
+        if raw is not None and name[:3].lower() in ("ce_", "ce-")  # Spring writes the second
+    }
+    if "specversion" in attributes and not content_type.startswith(b"application/cloudevents"):
         return attributes | {"datacontenttype": content_type.decode(errors="replace")}, value
     if type(value) is not dict or "specversion" not in value:
         if content_type.startswith(b"application/cloudevents"):

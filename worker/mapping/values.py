@@ -12,15 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from sys import float_info
 from typing import Any, Final, NamedTuple
 
 from worker.events.bare import to_boolean, unescaped
-from worker.events.dates import microseconds, to_timestamp
+from worker.events.dates import formats_of, microseconds, to_timestamp
+from worker.events.fields import MAX_VERSION
+from worker.events.reasons import BadEvent
 from worker.mapping.numbers import INTEGER, Take, bad, of_epoch, short, whole
-from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, getter, unavailable
+from worker.mapping.paths import UNAVAILABLE, Get, Path, Roots, Unavailable, getter, unavailable
 
 _STOPS: Final = tuple(".!?…。！？؟۔।")
 _AFTER_END: Final = " \t\r\n\"'”’»」』)）"  # blanks and closing quotation marks
+_NOT_TEXTS: Final = ("sentences", "sentence_ids")
+HEX: Final = "hex"
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,300}(?:\.[0-9]{1,300})?", re.ASCII)
 
 
@@ -37,20 +42,14 @@ class Expression(NamedTuple):
 
 
 def piped(get: Get, paths: Sequence[Path], takes: Sequence[Take]) -> Expression:
-    """A value on its way through several steps; null passes them all."""
-    if not takes:
-        return Expression(get, tuple(paths))
-    if len(takes) == 1:
-        (take,) = takes
-
-        def taken(roots: Roots) -> Any:
-            value = get(roots)
-            return None if value is None else take(value)
-
-        return Expression(taken, tuple(paths))
+    """A value on its way through several steps; null passes them all. Raises Unavailable for what
+    Debezium left out.
+    """
 
     def through(roots: Roots) -> Any:
         value = get(roots)
+        if value == UNAVAILABLE:
+            unavailable(paths[0].text)
         for take in takes:
             if value is not None:
                 value = take(value)
@@ -65,14 +64,25 @@ def of_path(path: Path, take: Take | None) -> Expression:
 
 
 def first_of(parts: Sequence[Expression]) -> Expression:
-    """The first of several values that is neither null nor a blank text."""
+    """The first of several values that can be read and is neither null nor a blank text. If there
+    is none, the first one that cannot be read is the error.
+    """
     gets = [part.get for part in parts]
 
     def get(roots: Roots) -> Any:
+        unread: BadEvent | None = None
         for get in gets:
-            value = get(roots)
+            try:
+                value = get(roots)
+            except Unavailable:
+                raise
+            except BadEvent as error:
+                unread = unread or error
+                continue
             if value is not None and not (type(value) is str and _is_blank(value)):
                 return value
+        if unread is not None:
+            raise unread
         return None
 
     return Expression(get, _paths(parts))
@@ -144,17 +154,32 @@ def of_record(part: str, field: str) -> Get:
 # -- what a field takes
 
 IDS: Final = ("entity_id", "review_id", "author_id")
+OPTIONAL: Final = frozenset(
+    ("rating", "language", "occurred_at", "verified", "country", "author_id", "reason")
+)
+"""Members that an event goes without if they are blank or cannot be read."""
 
 
-def taker(field: str) -> Take | None:
-    """The conversion of values for this field; None: no conversion."""
+def taker(field: str) -> Take:
+    """The conversion of values for this field. A blank text is null for an optional one."""
     takers: dict[str, Take] = {
         "review_version": _version,
         "rating": _rating,
         "occurred_at": _time,
         "verified": _verified,
     }
-    return takers.get(field) or _available(field)
+    return unless_blank(takers.get(field) or _available(field), field)
+
+
+def unless_blank(take: Take, field: str) -> Take:
+    """The conversion, with null for a blank text of an optional field."""
+    if field not in OPTIONAL:
+        return take
+
+    def taken(value: Any) -> Any:
+        return None if type(value) is str and _is_blank(value) else take(value)
+
+    return taken
 
 
 def of_escaped(value: Any) -> Any:
@@ -186,14 +211,30 @@ def _id(field: str) -> Take:
     def take(value: Any) -> Any:
         if type(value := whole(value)) is int:
             return str(value)
-        if value == UNAVAILABLE:
-            unavailable(field)
-        return value
+        if type(value) is bytes:
+            hint = f'set {{ path = "...", bytes = "{HEX}" }}'
+            raise bad(f"{field}: {len(value)} bytes that are no text: {hint}")
+        return _expected(field, value)
 
     return take
 
 
+def of_hex(value: Any) -> Any:
+    """Bytes as hexadecimal digits, as an id."""
+    return value.hex() if type(value) is bytes else value
+
+
+def _expected(field: str, value: Any) -> Any:
+    """The value, if it is a text. Raises BadEvent."""
+    if type(value) is not str:
+        raise bad(f"{field}: Expected a text, got {type(value).__name__}")
+    return value
+
+
 def _version(value: Any) -> Any:
+    is_digits = type(value) is str and value.isascii() and value.isdecimal()
+    if (is_digits and len(value) > 19) or (type(value) is int and value > MAX_VERSION):
+        raise bad(f"review_version: {short(value)} is larger than 2^63-1, a version's largest")
     if type(value) is not str:
         return value
     if INTEGER.fullmatch(value):
@@ -203,14 +244,18 @@ def _version(value: Any) -> Any:
 
 
 def _rating(value: Any) -> Any:
-    return float(value) if type(value) is str and _NUMBER.fullmatch(value.strip()) else value
+    if type(value) is str and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    if type(value) not in (int, float) or not abs(value) <= float_info.max:
+        raise bad(f"rating: Expected a number, got {short(value)}")
+    return value
 
 
 def _verified(value: Any) -> Any:
-    if value == UNAVAILABLE:
-        unavailable("verified")
     found = to_boolean(value)
-    return value if found is None else found
+    if found is None:
+        raise bad(f"verified: {short(value)} is neither yes nor no")
+    return found
 
 
 def _time(value: Any) -> Any:
@@ -218,8 +263,22 @@ def _time(value: Any) -> Any:
         raise bad('occurred_at: a number needs its unit: { path = "...", epoch = "ms" }')
     time = None if value.replace(".", "").isdecimal() else to_timestamp(value)
     if time is None:
-        raise bad(f"occurred_at: {short(value)} is not a date with one meaning")
+        formats = " or ".join(f'format = "{form}"' for form in formats_of(value))
+        hint = f': set {{ path = "...", {formats} }}' if formats else ""
+        raise bad(f"occurred_at: {short(value)} is not a date with one meaning{hint}")
     return time
+
+
+def of_format(form: str, field: str) -> Take:
+    """A date in a form of its own, of which `to_timestamp` tells, as RFC 3339 or as a version."""
+
+    def take(value: Any) -> Any:
+        time = to_timestamp(value, form) if type(value) is str else None
+        if time is None:
+            raise bad(f'{field}: {short(value)} is not a date like "{form}"')
+        return time if field == "occurred_at" else microseconds(time)
+
+    return take
 
 
 def _available(field: str) -> Take:
@@ -228,9 +287,9 @@ def _available(field: str) -> Take:
         return _id(field)
 
     def take(value: Any) -> Any:
-        if value == UNAVAILABLE or (type(value) is not str and UNAVAILABLE in texts(value)):
+        if UNAVAILABLE in texts(value):
             unavailable(field)
-        return value
+        return value if field in _NOT_TEXTS else _expected(field, value)
 
     return take
 

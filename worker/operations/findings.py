@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from worker.sources import BREAKS, HALVES, HEADER, Faulty, ReviewFiles
+from worker.events.dates import formats_of
+from worker.sources import BREAKS, HALVES, HEADER, WHERE, Faulty, ReviewFiles
 from worker.view import output
 
 MAX_NAMES = 5  # files that a message lists
@@ -66,16 +67,20 @@ def warn_left_out(reviews: ReviewFiles) -> None:
         place = f"first in {reviews.where(found.first_line)}"
         first = f"{place}: {str(found.first_value)[:60]!r}"
         name, have = reviews.named(field), "has" if found.count == 1 else "have"
+        formats = " or ".join(f'--dates "{form}"' for form in formats_of(str(found.first_value)))
         problems = {
             "occurred_at": "no date with one meaning "
-            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)",
+            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)"
+            + (f"; if it is one, pass {formats}" if formats else ""),
             "rating": "not a number",
+            "language": "not a text",
             "verified": "neither yes nor no",
             "country": "not a text",
             "author_id": "neither a text nor a number",
         }
         messages = {
             "text": f"{name} is empty in {count}, which {have} no sentence; {place}",
+            WHERE: f"{count} {have} another value than --where asks for, skipped; {place}",
             HEADER: f"the header is repeated in {count}, skipped; {place}",
             HALVES: f"half of an emoji became U+FFFD in {count}; {place}",
             BREAKS: f"a text has a backslash and an n in {count}; {place}; if these are line "

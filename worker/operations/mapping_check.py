@@ -13,6 +13,7 @@ from worker.events import Limits, Record, Rejected, decode
 from worker.events.codec import is_framed
 from worker.events.decode import Decoded, check_several
 from worker.events.internal_errors import internal_error
+from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent
 from worker.kafka.reader import TopicReader
 from worker.kafka.topic_mapping import refusing_strays, with_schemas
@@ -68,6 +69,8 @@ class MappingCheck:
     """By topic, rule and entity: the place of the first deletion."""
     strange: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By topic, rule and what is strange about an event: the place of the first one."""
+    noted: dict[tuple[str, str, str, str], tuple[int, str]] = field(default_factory=dict)
+    """By topic, rule, kind of note and name, see `worker.events.notes`: the number, the first."""
     joined: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
     """By topic and rule: for each part of a joined text whether a record has it, possibly null."""
 
@@ -89,8 +92,10 @@ class MappingCheck:
             self.taken[record.topic, name] += 1
         found: Decoded
         events: list[dict[str, Any]] = []
+        NOTES.take()
         try:
             bodies = mapping.read_all(record)
+            self._note(place, record.topic, str(name))
             self._note_joined(mapping, record)
             if self.for_bridge and len(bodies) > 1:
                 found = check_several(bodies, self.limits)
@@ -120,6 +125,13 @@ class MappingCheck:
         for doubt in _doubts_of(event):
             self.strange.setdefault((topic, rule, doubt), place)
         return SampleOutcome(place, topic, rule, event["type"], None, event)
+
+    def _note(self, place: str, topic: str, rule: str) -> None:
+        """Note the members that the record's events lack, and lists of which the rule took none."""
+        for (kind, member), number in NOTES.counts.items():
+            at = topic, rule, kind, member
+            before, first = self.noted.get(at, (0, f"{NOTES.details[kind, member]} ({place})"))
+            self.noted[at] = before + number, first
 
     def _note_joined(self, mapping: TopicMapping, record: Record) -> None:
         """Note which parts of joined texts the record has."""
@@ -154,6 +166,15 @@ class MappingCheck:
         empty = [name for name in names if not self.filled[topic, rule.name, name]]
         if empty and self.filled[topic, rule.name, "type"]:  # it made an event
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
+        kinds = {kind for of, by, kind, _ in self.noted if (of, by) == (topic, rule.name)}
+        if EMPTY in kinds and FILLED not in kinds:
+            paths = ", ".join(path.text for one in rule.of_items for path in one.paths)
+            yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
+        for name in names:
+            number, first = self.noted.get((topic, rule.name, LEFT_OUT, name), (0, ""))
+            if number:
+                out = f"left {name} out of {number:,} events, such as {first}"
+                yield f"{topic}: {rule.name} {out}"
         for path, is_seen in self.joined.get((topic, rule.name), {}).items():
             if not is_seen:
                 yield f"{topic}: {rule.name} found nothing at {path} in any of these records"

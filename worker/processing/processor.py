@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from worker.events import EVENT_TYPES, Event, Ignored, Message, Record, Rejected, decode
 from worker.events.internal_errors import internal_errors
-from worker.events.json_codec import lone_surrogates
+from worker.events.notes import NOTES
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.limits import Limit
 from worker.processing.changed_rows import changed_rows
@@ -197,7 +197,7 @@ class Processor:
         """The results of all of these records. Raises TooMuch without a trace in the state."""
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
-        before = lone_surrogates().records
+        before = NOTES.records
         new = self._partitions.new(records)
         usual = {} if self._native is None else self._native.take(records, new, load)
         native, done = (self._native if usual else None), None
@@ -226,7 +226,8 @@ class Processor:
             elif one.is_new:
                 self._entities.put(one.key, one.entity)
         stats = self._count(records, planned, messages, embedder, usual)
-        stats.lone_surrogates = lone_surrogates().records - before
+        stats.lone_surrogates = NOTES.records - before
+        stats.mapping_notes = NOTES.take()
         touched = [one.key for one in changes]
         self._internal_errors = in_a_row
         if done is not None:

@@ -36,6 +36,7 @@ class Stats:
     first_letters: dict[str, Coordinates] = field(default_factory=dict)
     """By reason, the first record that became a dead letter."""
     lone_surrogates: int = 0  # records with U+FFFD for some
+    mapping_notes: Counter[tuple[str, str]] = field(default_factory=Counter)  # of `Notes.take`
     future_dates: int = 0  # of reviews that count as undated
     set_changes: int = 0  # changes of entities' sets, published or not
     entities: int = 0  # created minus deleted

@@ -1,5 +1,5 @@
 """Two builds of the summaries, compared entity by entity as sets of (sentence id, text); or of the
-facets, compared facet by facet of each entity.
+facets, compared facet by facet of each entity, with pros and cons apart.
 
 The last publication of an entity counts. After a tombstone, or with an empty set, the entity has no
 summary, or no such facet.
@@ -31,7 +31,7 @@ _NO_CAUSE: Final = Cause(type="", topic="", partition=0, offset=0, review_id=Non
 class Digest(NamedTuple):
     """A summary as 64-bit hashes, valid in this process only."""
 
-    k: int  # size of a full summary
+    k: int  # size of a full summary; 0 for pros and cons
     body: int
     """Hash of the body without epoch, sequence, previous_sequence and cause: equal for two runs
     that *agree*.
@@ -72,11 +72,11 @@ def verdict(a: Digest | None, b: Digest | None) -> Verdict:
     """Compare two summaries of an entity.
 
     If only `k` differs, the larger summary contains the smaller one, which has `k` sentences: then
-    `differing` is 0.
+    `differing` is 0. The `k` of pros and cons is not known, and limits nothing.
     """
     if a is None or b is None:
         return Verdict(None if a is None else a.k, None if b is None else b.k)
-    room = min(a.k, b.k)
+    room = min(a.k, b.k) or max(len(a.members), len(b.members))
     most = max(min(len(a.members), room), min(len(b.members), room))
     differing = max(most - len(a.members & b.members), 0)
     return Verdict(a.k, b.k, differing, a.members == b.members, a.body == b.body)
@@ -162,7 +162,7 @@ def _example(differing: int, a: _Last, b: _Last) -> Example:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two builds, A and B, compared. An entity that both have is equal, contained or changed. Of
-    facets each facet of an entity counts like an entity.
+    facets each facet of an entity counts like an entity, and so do its pros and its cons.
     """
 
     equal: int  # entities with the same set in both
@@ -222,8 +222,8 @@ def compare(a: Source, b: Source, examples: int = 0) -> Comparison:
         missing_in_b=sum(count for verdict, count in counts.items() if verdict.k_b is None),
         identical=sum(count for verdict, count in of_both.items() if verdict.is_identical),
         k_differs=sum(count for verdict, count in of_both.items() if verdict.k_a != verdict.k_b),
-        k_a=sorted({verdict.k_a for verdict in counts if verdict.k_a is not None}),
-        k_b=sorted({verdict.k_b for verdict in counts if verdict.k_b is not None}),
+        k_a=sorted({verdict.k_a for verdict in counts if verdict.k_a}),
+        k_b=sorted({verdict.k_b for verdict in counts if verdict.k_b}),
         differing={number: differing[number] for number in sorted(+differing)},
         examples=[
             _example(number, last_a[key], last_b[key])

@@ -1,7 +1,8 @@
 """The content of a published message: a summary, an entity's facets, or a deletion.
 
 One type serves both kinds of changes. A message of facets is read as one publication of each facet,
-whose body is that of a summary: with the facet's sentences and counts. What came to a facet and
+and of its pros and cons, whose body is that of a summary: with their sentences, and the counts and
+the rating of the facet. What came to a facet and
 left it follows from the set before, which the message does not have: `with_changes` adds it.
 """
 
@@ -17,6 +18,7 @@ from worker.errors import SetupError
 from worker.events import FacetsChanged, Record, SummaryChanged, SummarySentence
 from worker.events.codec import decode_change
 from worker.events.dates import milliseconds
+from worker.events.outputs import SIDES
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 
 
@@ -32,11 +34,14 @@ class Publication(NamedTuple):
 
     entity_id: str  # the message key
     body: SummaryChanged | None
-    """None for a tombstone. Of a facet `added` and `removed` are empty."""
+    """None for a tombstone. Of a facet `added` and `removed` are empty. `k` of pros and cons is 0,
+    because messages do not have it.
+    """
     partition: int  # 0 in a file
     offset: int  # in a file the number of the line, from 0
     published_ms: int  # timestamp of the message, milliseconds since 1970; -1 in a file
-    facet: str | None = None  # its name; None for a summary and for a tombstone
+    facet: str | None = None
+    """Its name, of one of its sides as `parking, pros`; None for a summary and for a tombstone."""
     is_changed: bool = True  # whether the message says that this set changed; it has all facets
     mentions: int | None = None  # of a facet with words: reviews that mention it
 
@@ -98,8 +103,8 @@ def decoded(record: Record, *, kind: OutputTopic) -> list[Publication] | None:
 
 
 def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, int | None, SummaryChanged]]:
-    """The facets of a message: the label of each, whether it may have changed, its mentions, and
-    its summary.
+    """The facets of a message and their sides: the label of each, whether it may have changed, its
+    mentions, and its summary.
     """
     for facet in body.facets:
         summary = SummaryChanged(
@@ -121,7 +126,13 @@ def _parts(body: FacetsChanged) -> Iterator[tuple[str, bool, int | None, Summary
         )
         mentions = facet.mentions
         count = None if mentions is UNSET else mentions.review_count
-        yield facet.label, facet.name in body.changed, count, summary
+        is_changed = facet.name in body.changed
+        yield facet.label, is_changed, count, summary
+        for side in SIDES:
+            sentences = getattr(facet, side)
+            if sentences is not UNSET:
+                of_side = structs.replace(summary, sentences=sentences, k=0)
+                yield f"{facet.label}, {side}", is_changed and bool(sentences), None, of_side
 
 
 def with_changes(body: SummaryChanged, before: Sequence[SummarySentence] | None) -> SummaryChanged:

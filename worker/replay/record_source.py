@@ -15,7 +15,7 @@ from worker.errors import SetupError, many
 from worker.events import Record
 from worker.kafka.clients import Clients
 from worker.kafka.reader import TopicReader
-from worker.sources import Archive, Faulty, ReviewFiles, beginning_at, is_archive
+from worker.sources import WHERE, Archive, Faulty, ReviewFiles, beginning_at, is_archive
 from worker.stream.run_bounds import FileRecords
 
 ONLY = 0  # the partition of plain files
@@ -194,6 +194,8 @@ def open_history(paths: Sequence[str], fields: Mapping[str, str]) -> PlainFiles 
         )
     if kinds != {True}:
         return PlainFiles(paths, fields)
+    if any(name.startswith(WHERE) for name in fields):
+        raise SetupError("--where chooses reviews of plain files; an archive is read completely")
     digests = sorted(map(_digest, paths))  # an archive is the same in any order of its files
     return Archived(Archive(paths, fields), read_with=_read_with(fields, digests))
 

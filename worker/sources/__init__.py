@@ -7,7 +7,7 @@ archive   the archive of a topic, whose records keep their coordinates: Parquet 
           or JSON lines (`archive_files`)
 """
 
-from worker.events.bare import BREAKS, HALVES, UNESCAPE
+from worker.events.bare import BREAKS, HALVES, WHERE
 from worker.sources.archive import Archive, is_archive
 from worker.sources.columns import Entry, Faulty, beginning_at, parse_fields
 from worker.sources.opened import STDIN, find_files
@@ -26,7 +26,7 @@ __all__ = [
     "HALVES",
     "HEADER",
     "STDIN",
-    "UNESCAPE",
+    "WHERE",
     "Archive",
     "CutShort",
     "Entry",

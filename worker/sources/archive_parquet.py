@@ -26,7 +26,15 @@ from worker.sources.archive_files import (
     ArchiveFile,
     Piece,
 )
-from worker.sources.columns import BAD_ROW, MEMBERS, Entry, Faulty, check_columns, with_text
+from worker.sources.columns import (
+    BAD_ROW,
+    MEMBERS,
+    Entry,
+    Faulty,
+    check_columns,
+    columns_of,
+    with_text,
+)
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
 
@@ -55,7 +63,7 @@ class ArchivedParquet(ArchiveFile):
 
     @cached_property
     def _members(self) -> set[str]:
-        return {self.fields.get(name, name) for name in MEMBERS} | {"created_at"}
+        return columns_of(self.fields, MEMBERS)
 
     def is_archived(self) -> bool:
         with self._table() as table:

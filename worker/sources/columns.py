@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.events.bare import FIELDS, Reading, read_review
+from worker.events.bare import FIELDS, WHERE, Reading, read_review
+from worker.events.json_codec import HALF
 from worker.facets.toml_lines import near
 
 CELLS: Final = tuple(name for name in FIELDS if name not in ("sentences", "embedding_model"))
@@ -50,12 +51,19 @@ def parse_fields(given: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def review_of(cells: Mapping[str, str], fields: Mapping[str, str]) -> Reading:
-    """The review in a row of a table. A cell that is empty, NULL or \\N is a missing member, except
-    for the text.
+def columns_of(fields: Mapping[str, str], held: Collection[str]) -> set[str]:
+    """The names of all columns or members that these fields and WHERE may be read from."""
+    sources = [fields.get(field, field) for field in held]
+    sources += [name.removeprefix(WHERE) for name in fields if name.startswith(WHERE)]
+    parts = [part for source in sources for part in source.split("+")]
+    return {*sources, *parts, *(part.partition(".")[0] for part in parts), "created_at"}
+
+
+def review_of(cells: Mapping[str, str], fields: Mapping[str, str], used: set[str]) -> Reading:
+    """The review in a row of a table, of `columns_of`. A cell that is empty, NULL or \\N is a
+    missing member, except for the text.
     """
-    names = {fields.get(field, field) for field in CELLS} | {"created_at"}
-    row = {name: cell for name in names if (cell := cells.get(name, "")) not in _NO_VALUES}
+    row = {name: cell for name in used if (cell := cells.get(name, "")) not in _NO_VALUES}
     return read_review({fields.get("text", "text"): "", **row}, fields)
 
 
@@ -79,10 +87,14 @@ def check_columns(
     """
     listed = ", ".join(header[:_MOST_SHOWN]) + (", ..." if len(header) > _MOST_SHOWN else "")
     for field, column in fields.items():
-        if field in held and column not in header:
-            raise SetupError(f"{file} has no column {column} (for {field}); it has {listed}")
+        name = field.removeprefix(WHERE) if field.startswith(WHERE) else column
+        if name in header or not (field in held or field.startswith(WHERE)):
+            continue
+        for part in name.split("+"):
+            if part not in header and part.partition(".")[0] not in header:
+                raise SetupError(f"{file} has no column {part} (for {field}); it has {listed}")
     used = {field: fields.get(field, field) for field in held}
-    wanted = [field for field in _NEEDED if used[field] not in header]
+    wanted = [field for field in _NEEDED if field not in fields and field not in header]
     if "text" in wanted and used.get("sentences") in header:
         wanted.remove("text")
     if wanted and used.get("type") not in header:
@@ -188,6 +200,8 @@ def _fault(row: Row, width: int) -> str | None:
     try:
         "".join(row.cells).encode()
     except UnicodeEncodeError:
+        if HALF.search("".join(row.cells).encode("utf-8", "surrogateescape")):
+            return "half of a UTF-16 character"
         return "not UTF-8; where all is Windows' Latin: iconv -f WINDOWS-1252 -t UTF-8"
     return None
 

@@ -15,14 +15,16 @@ from typing import Any, Final
 
 from worker.errors import SetupError
 from worker.events import Limits, Reason, Record, Rejected, decode
-from worker.events.bare import Reading, read_json, read_row
+from worker.events.bare import SKIPPED, Reading, read_json, read_row
 from worker.sources.columns import (
     BAD_ROW,
+    CELLS,
     MEMBERS,
     Entry,
     Faulty,
     beginning_at,
     check_columns,
+    columns_of,
     is_header,
     review_of,
     rows,
@@ -233,10 +235,11 @@ class ReviewFiles(Closing):
                 continue
             self._lines = self._height
             if line.strip():
-                yield self._record(read_json(line, self.fields))
+                yield from self._records(read_json(line, self.fields))
 
     def _table(self) -> Iterator[Entry]:
         header: list[str] | None = None
+        names = columns_of(self.fields, CELLS)
         lines = (line for line in self._text_lines() if line is not None)
         for row in rows(lines, self._file.format.delimiter):
             if isinstance(row, Faulty):
@@ -245,33 +248,34 @@ class ReviewFiles(Closing):
                 continue
             self._lines = row.line
             if header is None:
-                header = [name.strip() for name in row.cells]
+                header = [name.strip() or f"#{at}" for at, name in enumerate(row.cells, start=1)]
                 check_columns(header, self.fields, self._name(self._place))
             elif is_header(row.cells, header):
                 header = [name.strip('\ufeff" ') for name in row.cells]
                 self.left_out.setdefault(HEADER, LeftOut(self.lines, None)).count += 1
             else:
                 cells = dict(zip(header, row.cells, strict=True))
-                yield self._record(review_of(cells, self.fields))
+                yield from self._records(review_of(cells, self.fields, names))
 
     def _rows(self, table: ParquetTable) -> Iterator[Entry]:
-        wanted = {self.fields.get(field, field) for field in MEMBERS} | {"created_at"}
+        wanted = columns_of(self.fields, MEMBERS)
         for self._lines, row in enumerate(table.rows(wanted), start=1):
             self._height = self._lines
             self._is_empty = False
             if isinstance(row, str):
                 yield Faulty(self.lines, BAD_ROW, row)
             else:
-                yield self._record(
+                yield from self._records(
                     read_row(with_text(row, table.columns, self.fields), self.fields)
                 )
 
-    def _record(self, reading: Reading) -> Record:
-        """The record of the last line."""
+    def _records(self, reading: Reading) -> Iterator[Record]:
+        """The record of the last line, none if it is left out."""
         self._is_empty = False
         for field, value in reading.left_out.items():
             self.left_out.setdefault(field, LeftOut(self.lines, value)).count += 1
-        return Record(self._topic, 0, self.lines - 1, -1, *reading.line)
+        if reading.line is not SKIPPED:
+            yield Record(self._topic, 0, self.lines - 1, -1, *reading.line)
 
 
 def _topic(path: str) -> str:

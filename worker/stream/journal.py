@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 from worker import build
 from worker.clock import Clock
 from worker.errors import many
+from worker.events import Ignored
+from worker.events.notes import EMPTY, FILLED, LEFT_OUT
 from worker.kafka.topics import topic_specs
 from worker.processing.stats import Coordinates, Stats
 from worker.settings import Settings
@@ -206,6 +208,9 @@ def _info(line: str, **facts: Any) -> None:
     log.info("%s", line, extra={"facts": facts})
 
 
+FIRST_RECORDS: Final = 100
+"""Records after which a worker that uses none of them says so."""
+_UNUSED: Final = ("dead_letter:", f"ignored:{Ignored.BY_MAPPING}")
 INTERVAL_SECONDS: Final = 60.0  # seconds between two lines about the same frequent event
 
 
@@ -231,8 +236,10 @@ class OnceAMinute:
 
 @dataclass(eq=False)
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, dates that count as unknown, and
-    sentences that the model does not read, in any thread, and logs the counts.
+    """Counts the dead letters of committed micro-batches, values that a mapping left out, dates that
+    count as unknown, and sentences that the model does not read, in any thread, and logs the
+    counts. Warns once if nothing of the first records was used, and of a rule with `each` that
+    takes no member.
     """
 
     threads: Threads
@@ -248,6 +255,8 @@ class DeadLetterLog:
         self._future_dates = 0
         self._read, self._unread = 0, Counter[str]()  # sentences since the start
         self._noted: str | None = None
+        self._unused = 0  # of the first records; FIRST_RECORDS once one was used
+        self._notes: Counter[tuple[str, str]] = Counter()
 
     def count(self, stats: Stats) -> None:
         """A micro-batch was committed."""
@@ -257,12 +266,38 @@ class DeadLetterLog:
             self._future_dates += stats.future_dates
             self._read += stats.read_by_model.total()
             self._unread += stats.unread
+            self._notes.update(stats.mapping_notes)
+            for (kind, rule), number in stats.mapping_notes.items():
+                empty = self._notes[EMPTY, rule]
+                is_due = kind == EMPTY and empty >= FIRST_RECORDS > empty - number
+                if is_due and not self._notes[FILLED, rule]:
+                    log.warning(
+                        "%s took no member of the lists of %d records: is a path of its conditions "
+                        "misspelt? `coversumm-worker mapping check FILE --from-topic` shows it",
+                        rule,
+                        empty,
+                        extra={"facts": {"rule": rule, "records": empty}},
+                    )
+            if self._unused < FIRST_RECORDS:
+                is_used = any(not of.startswith(_UNUSED) for _, of in stats.outcomes)
+                self._unused = FIRST_RECORDS if is_used else self._unused + stats.records
+                if not is_used and self._unused >= FIRST_RECORDS:
+                    self._warn_of_first()
 
     @property
     def unread(self) -> str | None:
         """What the model does not read of the sentences since the start; None if it is little."""
         with self._lock:
             return unread_note(self._unread, self._read, "sentences", self.model_languages)
+
+    def _warn_of_first(self) -> None:
+        log.warning(
+            "none of the first %d records was used: is COVERSUMM_INPUT_TOPIC the right topic, and "
+            "COVERSUMM_MAPPING the file that says what its records mean? `%s` shows dead letters",
+            self._unused,
+            self._command,
+            extra={"facts": {"records": self._unused}},
+        )
 
     async def log_every_minute(self) -> None:
         """Log every minute, until cancelled."""
@@ -276,14 +311,23 @@ class DeadLetterLog:
             counts, self._counts = self._counts, Counter()
             first, self._first = self._first, {}
             dates, self._future_dates = self._future_dates, 0
+            left_out = Counter({at: n for at, n in self._notes.items() if at[0] == LEFT_OUT})
+            self._notes -= left_out
         if counts:
-            by_reason = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+            by_reason = _by_count(counts)
             places = {reason: place._asdict() for reason, place in first.items()}
             log.warning(
                 "dead letters in the last minute: %s; `%s` shows them",
                 by_reason,
                 self._command,
                 extra={"facts": {"dead_letters": dict(counts), "first": places}},
+            )
+        if left_out:
+            log.warning(
+                "values that the mapping could not read in the last minute: %s; events go on "
+                "without them; `coversumm-worker mapping check FILE --from-topic` shows some",
+                _by_count(members := Counter({name: n for (_, name), n in left_out.items()})),
+                extra={"facts": {"left_out": members}},
             )
         if dates:
             log.warning(
@@ -295,3 +339,7 @@ class DeadLetterLog:
         if (note := self.unread) is not None and note != self._noted:
             self._noted = note
             log.warning("since the start %s: facets miss most of them", note)
+
+
+def _by_count(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common())

@@ -171,7 +171,7 @@ def _facets(entity: Entity) -> Iterator[Text]:
     """Name, mentions or number of sentences, and the first sentence."""
     rows = []
     for facet, one in entity.sets.items():
-        if facet is not None and one.body is not None and one.body.sentences:
+        if facet is not None and one.body is not None and one.body.k and one.body.sentences:
             count = many(one.body.sentence_count, "sentences")
             if one.mentions is not None:
                 count = many(one.mentions, "mentions")

@@ -93,8 +93,9 @@ class RecentHistory:
                     for record in messages
                     if record.key == key
                 )
+                shown = (one for one in found if one.body is None or one.body.k)  # no pros and cons
                 one_more = [
-                    PublishedChange.of(step) for step in last_steps(found, MOST_CHANGES + 1)
+                    PublishedChange.of(step) for step in last_steps(shown, MOST_CHANGES + 1)
                 ]
         except SetupError as error:
             raise NoHistory(str(error)) from error
