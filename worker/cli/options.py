@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from worker.errors import SetupError
+from worker.facets import PRESETS
 from worker.view import output
 
 if TYPE_CHECKING:
@@ -38,14 +39,19 @@ class _PathOrPattern(click.Path):
         return value if has_magic(value) else super().convert(value, param, ctx)
 
 
-files_argument = click.argument(
-    "files",
-    metavar="FILE...",
-    nargs=-1,
-    required=True,
-    type=_PathOrPattern(exists=True, allow_dash=True),
+def files_argument_of(metavar: str, *, required: bool) -> Callable[[F], F]:
+    """Files, patterns and folders, for `found_files`."""
+    path = _PathOrPattern(exists=True, allow_dash=True)
+    return click.argument("files", metavar=metavar, nargs=-1, required=required, type=path)
+
+
+files_argument = files_argument_of("FILE...", required=True)
+
+facets_file_option = click.option(
+    "--facets",
+    help="Facets, each with sentences of its own: a TOML file, or preset: and one of "
+    f"{', '.join(PRESETS)}.",
 )
-"""Files, patterns and folders, for `found_files`."""
 
 
 def target_option(help: str) -> Callable[[F], F]:

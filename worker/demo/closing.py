@@ -13,7 +13,6 @@ from typing import Final
 
 from rich.console import Console
 
-from worker.demo.reviews import FACETS, reviews_file
 from worker.view.cards import cards
 from worker.view.texts import folded
 from worker.view.viewer import Viewer
@@ -39,10 +38,9 @@ def print_closing(
 
 def next_steps() -> list[str]:
     """The next steps; an indented line is a command of this program."""
-    reviews = typed_path(Path(str(reviews_file())))
     return [
-        "Next, a file without Kafka, yours or this one",
-        f"  {own_command()} summarize {reviews} --facets {FACETS} --view overview --pretty",
+        "Next, the live page without Kafka; it opens a table of yours too: serve reviews.csv",
+        f"  {own_command()} serve",
         "Then your own Kafka, your own table, your own page: docs/tutorial.md",
     ]
 
