@@ -1,15 +1,14 @@
 """The next steps are commands that work where they are printed."""
 
-import gzip
-import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.harness.node import free_port
 from worker.demo.closing import next_steps, own_command, typed_path
-from worker.demo.reviews import reviews_file
 from worker.view.texts import folded
 
 
@@ -50,11 +49,15 @@ def test_a_long_command_is_folded_so_that_a_shell_reads_it_as_one():
     assert shell.stdout.split() == ["word"] * 40
 
 
-def test_the_step_that_needs_no_kafka_works(tmp_path, monkeypatch):
-    lines = gzip.decompress(reviews_file().read_bytes()).splitlines(keepends=True)
-    file = tmp_path / "some reviews.jsonl"
-    file.write_bytes(b"".join(lines[:20]))
-    monkeypatch.setattr("worker.demo.closing.reviews_file", lambda: file)
-    (summarize,) = [step for step in next_steps() if step.startswith("  ")]
-    done = subprocess.run(["sh", "-c", summarize], capture_output=True, text=True, check=True)
-    assert re.search(r"^location +\d+ mentions? +\S", done.stdout, re.M)
+def test_the_step_that_needs_no_kafka_works(monkeypatch):
+    monkeypatch.setenv("COVERSUMM_WEB_PORT", str(free_port()))
+    (serve,) = [step for step in next_steps() if step.startswith("  ")]
+    command = ["sh", "-c", f"exec {serve}"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stderr:
+                if line.startswith("the page: http://127.0.0.1:"):
+                    process.send_signal(signal.SIGINT)
+        finally:
+            process.kill()
+    assert line == "ended; everything is removed again\n"

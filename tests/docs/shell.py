@@ -30,7 +30,7 @@ from tests.harness.process import die_with_parent
 from tests.harness.workers import clean_environment, run_command
 from worker.view.output import PROGRAM
 
-SERVED = ("run", "bridge")
+SERVED = ("run", "bridge", "serve")
 PREPARED = ("make setup", ". .venv/bin/activate")  # the tests run in such an environment
 ASKS = ("inspect", "history", "curl")  # may come before what was sent just now has arrived
 

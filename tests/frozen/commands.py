@@ -127,6 +127,8 @@ bridge --from reviews
 watch --fast
 demo --k 0
 demo --reviews none
+serve missing.csv
+COVERSUMM_FACETS=missing.toml serve good.jsonl
 """
 HASHED = ("summarize", "compare", "history", "mapping")
 """Commands whose JSON lines are hashed."""

@@ -39,9 +39,9 @@ def _choices(command: Any) -> Any:
 
 @new_command(
     "ask",
-    ('ask B00X "Is the battery good?"', "what its reviews say, from the worker on this machine"),
-    ('ask B00X "Is it loud?" --rating-max 2', "what its worst reviews say of it"),
-    ('ask B00X "Is it loud?" --since 2026-06-01 --json', "of late, as JSON"),
+    ("ask B00X 'Is the battery good?'", "what its reviews say, from the worker on this machine"),
+    ("ask B00X 'Is it loud?' --rating-max 2", "what its worst reviews say of it"),
+    ("ask B00X 'Is it loud?' --since 2026-06-01 --json", "of late, as JSON"),
 )
 @click.argument("entity")
 @click.argument("question")

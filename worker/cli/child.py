@@ -1,7 +1,7 @@
-"""The demo's worker: `coversumm-worker run`, which ends with the demo.
+"""The worker of `demo` and `serve`: `coversumm-worker run`, which ends with them.
 
-Its standard input is a pipe of the demo. When the demo ends in any way, the pipe closes; then this
-process removes the demo's directory and ends.
+Its standard input is a pipe of theirs. When they end in any way, the pipe closes; then this process
+removes their directory and ends.
 
     python -m worker.cli.child DIRECTORY
 """
@@ -15,14 +15,14 @@ import threading
 def main() -> None:
     """Run the worker."""
     directory = sys.argv[1]
-    threading.Thread(target=_end_with_the_demo, args=(directory,), daemon=True).start()
+    threading.Thread(target=_end_with_the_pipe, args=(directory,), daemon=True).start()
     sys.argv[1:] = ["run"]
     from worker.cli import main as command_line
 
     command_line()
 
 
-def _end_with_the_demo(directory: str) -> None:
+def _end_with_the_pipe(directory: str) -> None:
     while os.read(0, 4096):
         pass
     for _ in range(3):  # RocksDB may still write files into it

@@ -157,6 +157,7 @@ def nearest(word: str, names: dict[str, str]) -> str | None:
 SECTIONS = {
     "To try it": {
         "demo": "Real reviews through the real worker, in a minute; needs nothing.",
+        "serve": "Reviews of a file on the live page, until Ctrl-C; no Kafka.",
         "summarize": "Files in, summary changes out; no Kafka.",
     },
     "To run it": {
@@ -203,7 +204,7 @@ COMPLETE = "_COVERSUMM_WORKER_COMPLETE"
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     examples=[
         ("demo", "see it work: no Kafka, a minute"),
-        ("summarize reviews.jsonl", "summaries of your own file"),
+        ("serve reviews.jsonl", "your own file on a page"),
         ("KAFKA_BOOTSTRAP_SERVERS=localhost:9092 coversumm-worker run", "the worker on a Kafka"),
     ],
 )

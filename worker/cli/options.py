@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from worker.errors import SetupError
+from worker.facets import PRESETS
 from worker.view import output
 
 if TYPE_CHECKING:
@@ -39,14 +40,17 @@ class _PathOrPattern(click.Path):
         return value if has_magic(value) else super().convert(value, param, ctx)
 
 
+PATH_OR_PATTERN = _PathOrPattern(exists=True, allow_dash=True)
 files_argument = click.argument(
-    "files",
-    metavar="FILE...",
-    nargs=-1,
-    required=True,
-    type=_PathOrPattern(exists=True, allow_dash=True),
+    "files", metavar="FILE...", nargs=-1, required=True, type=PATH_OR_PATTERN
 )
 """Files, patterns and folders, for `found_files`."""
+
+facets_file_option = click.option(
+    "--facets",
+    help="Facets, each with sentences of its own: a TOML file, or preset: and one of "
+    f"{', '.join(PRESETS)}.",
+)
 
 
 def target_option(help: str) -> Callable[[F], F]:

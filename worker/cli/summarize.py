@@ -9,13 +9,13 @@ import click
 from worker.cli.group import new_command
 from worker.cli.options import (
     extent_of,
+    facets_file_option,
     fields_option,
     files_argument,
     found_files,
     target_option,
     view_options,
 )
-from worker.facets import PRESETS
 from worker.settings import MAX_MESSAGE_BYTES, Settings
 from worker.text import embedders
 from worker.view import output
@@ -56,11 +56,7 @@ from worker.view.writing import refuse_inputs, sink
     type=click.Choice(["every", "coalesced"]),
     help="Every change, or the net change of 1,000 lines.",
 )
-@click.option(
-    "--facets",
-    help="Facets, each with sentences of its own: a TOML file, or preset: and one of "
-    f"{', '.join(PRESETS)}.",
-)
+@facets_file_option
 @click.option("--final", is_flag=True, help="The last change of each entity, by entity id.")
 @click.option("--pretty", is_flag=True, help="For people: each entity's state at the end.")
 @view_options

@@ -12,8 +12,9 @@ from textwrap import wrap
 from typing import Final
 
 from rich.console import Console
+from rich.text import Text
 
-from worker.demo.reviews import FACETS, reviews_file
+from worker.errors import many
 from worker.view.cards import cards
 from worker.view.texts import folded
 from worker.view.viewer import Viewer
@@ -32,17 +33,19 @@ def print_closing(
     shown = () if overview is None else cards([overview], styled=viewer.is_screen)
     card = [line.rstrip() for one in shown for line in one.decode().rstrip().splitlines()]
     heading = ["What guests say of the stay with the most reviews"] if card else []
-    if viewer.is_screen:  # the heading is above it, the shell's prompt below
-        card = card[: max(console.height - len(after) - 2, 2)]
+    room = max(console.height - len(after) - 2, 2)  # the heading above, the shell's prompt below
+    if viewer.is_screen and len(card) > room:
+        starts = [Text.from_ansi(line).plain[:1] for line in card[room - 1 :]]
+        more = many(len(starts) - starts.count(" "), "more subjects")
+        card[room - 1 :] = [f"... {more} in a taller window"]
     viewer.write(*heading, *card, *after)
 
 
 def next_steps() -> list[str]:
     """The next steps; an indented line is a command of this program."""
-    reviews = typed_path(Path(str(reviews_file())))
     return [
-        "Next, a file without Kafka, yours or this one",
-        f"  {own_command()} summarize {reviews} --facets {FACETS} --view overview --pretty",
+        "Next, the live page without Kafka; it opens a table of yours too: serve reviews.csv",
+        f"  {own_command()} serve",
         "Then your own Kafka, your own table, your own page: docs/tutorial.md",
     ]
 

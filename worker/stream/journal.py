@@ -236,8 +236,8 @@ class OnceAMinute:
 
 @dataclass(eq=False)
 class DeadLetterLog:
-    """Counts the dead letters of committed micro-batches, values that a mapping left out, dates that
-    count as unknown, and sentences that the model does not read, in any thread, and logs the
+    """Counts the dead letters of committed micro-batches, values that a mapping left out, dates
+    that count as unknown, and sentences that the model does not read, in any thread, and logs the
     counts. Warns once if nothing of the first records was used, and of a rule with `each` that
     takes no member.
     """

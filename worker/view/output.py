@@ -5,9 +5,11 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,16 +125,38 @@ def abandon() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileProgress:
     """Progress over a file or topic: a bar on standard error, or None if that is no terminal."""
 
     bar: "Progress | None" = None
+    _first: tuple[float, int] | None = None  # time and position of the first update
+    _last: int = -1
+    _ends_at: float | None = None
 
     def update(self, position: int, done: int) -> None:
         """Show the bytes of the file, or offsets of the topic, that are read, and events done."""
         if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=position, done=done)
+            task = self.bar.tasks[0]
+            left = self.seconds_left(position, task.total, time.monotonic())
+            shown = "" if left is None else f"{timedelta(seconds=round(left))} left"
+            self.bar.update(task.id, completed=position, done=done, left=shown)
+
+    def seconds_left(self, position: int, total: float | None, now: float) -> float | None:
+        """The expected seconds to the end at the mean speed since the first update, which does not
+        swing as the latest does; None while it is unknown. It counts down between two positions.
+
+        >>> progress = FileProgress()
+        >>> [progress.seconds_left(*at) for at in ((10, 50, 0.0), (20, 50, 5.0), (20, 50, 6.0))]
+        [None, 15.0, 14.0]
+        """
+        if self._first is None:
+            self._first = now, position
+        elif total is not None and position > max(self._last, self._first[1]):
+            pace = (now - self._first[0]) / (position - self._first[1])
+            self._ends_at = now + pace * (total - position)
+        self._last = position
+        return None if self._ends_at is None else max(self._ends_at - now, 0.0)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -161,11 +185,11 @@ def file_progress(total: int | None, what: str = "events") -> Iterator[FileProgr
         progress.TextColumn("{task.percentage:>3.0f} %"),
         progress.TextColumn("{task.fields[done]:,} " + what),
         progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[left]}"),
     )
     console = Console(stderr=True, soft_wrap=True)  # a wrapped command would not run as printed
     with progress.Progress(*columns, console=console, transient=True) as bar:
-        bar.add_task("", total=total, done=0)
+        bar.add_task("", total=total, done=0, left="")
         yield FileProgress(bar)
 
 
