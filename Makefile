@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 ST := .venv-st
 ST_PIP := $(ST)/bin/python -m pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMMA := ,
 # A venv in $(1) by the Python $(2). One whose making was interrupted has no complete pip: it is made again.
 venv = @$(1)/bin/python -c 'from importlib.metadata import files; files("pip")[0]' 2>/dev/null || $(2) -m venv --clear $(1)
 # Runs the commands $(1), on a terminal with a clock of their seconds, which ends with the shell.
@@ -55,13 +54,13 @@ $(VENV)/.runtime: pyproject.toml setup.py requirements.lock
 NATIVE := $(wildcard worker/native/Cargo.* worker/native/src/*.rs)
 NATIVE_MODULE := worker/_native*.so
 NATIVE_BUILD := build/native-wheel
-NO_NATIVE := for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
+NO_NATIVE := going on without native code, so most events take longer; for it install Rust 1.88 or newer and a C compiler; what fails shows: cargo build --locked --manifest-path worker/native/Cargo.toml
 $(VENV)/.native: $(VENV)/.runtime $(NATIVE)
 	@echo "Native code: compiled in 1 to 4 minutes where Rust is; to do without it: Ctrl-C, then make setup COMPILE_WORKER=0"
 	@rm -rf $(NATIVE_MODULE) $(NATIVE_BUILD)
 	$(call timed,{ COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir $(NATIVE_BUILD) . >/dev/null 2>&1 && \
 	  $(BIN)/python -m zipfile -e $(NATIVE_BUILD)/*.whl $(NATIVE_BUILD) && mv $(NATIVE_BUILD)/worker/_native*.so worker/; } || \
-	  echo "going on without native code$(COMMA) so most events take longer; $(NO_NATIVE)" >&2)
+	  echo "$(NO_NATIVE)" >&2)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt

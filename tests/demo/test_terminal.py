@@ -61,7 +61,10 @@ def test_every_frame_fits_and_the_end_stays(tmp_path, columns, rows):
     assert CONTROL.sub("", before).strip() == ""
     assert len(kept.splitlines()) < rows, "the overview is still to be seen above the prompt"
     assert kept.startswith("What guests say of the stay with the most reviews\nElizabeth's room ")
-    assert re.search(r"^\w+ +\d+ mentions? +\S", kept, flags=re.M)
+    subjects = len(re.findall(r"^[a-z-]+ +\d+ mentions? +\S", kept, flags=re.M))
+    more = re.search(r"^\.\.\. (\d+) more subjects? in a taller window", kept, flags=re.M)
+    assert subjects + int(more[1] if more else 0) == 6
+    assert (more is None) == (rows == 50)
     assert max(map(cell_len, kept.splitlines())) <= columns
     assert "25 reviews in, 2 taken down" in kept
     assert "-m worker serve\n" in kept

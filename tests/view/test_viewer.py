@@ -91,6 +91,25 @@ def test_a_screen_has_what_just_changed_above_the_overview_of_the_entity():
     ]
 
 
+def test_a_screen_may_lead_with_the_overview_above_the_changes_of_its_entity_alone():
+    board = Board()
+    tell(board, "e", BEFORE, SHORT)
+    tell(board, "other", BEFORE, SHORT)
+    shown = plain(viewer_of(board, entity="e", leads=True).screen([Text("head")], 0.0))
+    assert shown[:3] == [
+        "head",
+        "e                                              5 reviews, 50 sentences, 1 change",
+        " 1 + Sentence a is good.",
+    ]
+    assert shown[16:] == [
+        "─" * 80,
+        "e: review a came in: it is closer to what most say than what it pushes out",
+        "  - What was said before.",
+        "  + Sentence a is good.",
+        *[""] * 4,
+    ]
+
+
 def test_sentences_are_cut_where_they_leave_no_room_for_facets():
     board = Board()
     tell(board, "e", BEFORE, {f"{letter}#0": LONG + letter for letter in "abcde"})

@@ -12,7 +12,9 @@ from textwrap import wrap
 from typing import Final
 
 from rich.console import Console
+from rich.text import Text
 
+from worker.errors import many
 from worker.view.cards import cards
 from worker.view.texts import folded
 from worker.view.viewer import Viewer
@@ -31,8 +33,11 @@ def print_closing(
     shown = () if overview is None else cards([overview], styled=viewer.is_screen)
     card = [line.rstrip() for one in shown for line in one.decode().rstrip().splitlines()]
     heading = ["What guests say of the stay with the most reviews"] if card else []
-    if viewer.is_screen:  # the heading is above it, the shell's prompt below
-        card = card[: max(console.height - len(after) - 2, 2)]
+    room = max(console.height - len(after) - 2, 2)  # the heading above, the shell's prompt below
+    if viewer.is_screen and len(card) > room:
+        starts = [Text.from_ansi(line).plain[:1] for line in card[room - 1 :]]
+        more = many(len(starts) - starts.count(" "), "more subjects")
+        card[room - 1 :] = [f"... {more} in a taller window"]
     viewer.write(*heading, *card, *after)
 
 

@@ -52,12 +52,12 @@ def run_demo(reviews: int, k: int) -> None:
     )
     introduction = (
         "Real reviews of Airbnb stays go through the real worker, on an embedded Kafka broker. It "
-        f"keeps {promise}. Soon here: what just left a summary (-) and came to it (+), and why; "
-        "below it one stay, with what guests say about subjects such as parking or noise.",
+        f"keeps {promise}. Soon here: one stay, and what guests say about subjects such as "
+        "parking or noise; below it what just left its summary (-) and came to it (+), and why.",
         ATTRIBUTION,
     )
     console = output.console()
-    viewer = Viewer(console, Board(), introduction=introduction, pause=1.0)
+    viewer = Viewer(console, Board(), introduction=introduction, pause=1.0, leads=True)
     try:
         with ending_signals(), ExitStack() as stage:
             play = Play(stage, viewer, bundled_reviews()[:reviews], k)
@@ -94,7 +94,7 @@ class Play:
         watches = (TopicWatch(settings, from_beginning=True, kind=kind) for kind in TOPICS)
         self._watches = [stage.enter_context(watch) for watch in watches]
         self.overview: bytes | None = None  # of the largest stay, in JSON
-        self._scene = ""
+        self._scene, self._leads = "", True  # the stay with the most reviews is shown
         self._viewer, self._reviews = viewer, reviews
         self._received = self._verified = 0
         self._started_at = self._ended_at = time.monotonic()
@@ -120,7 +120,7 @@ class Play:
     def take_reviews_down(self) -> None:
         """Take down the review of the first sentence of the largest summaries, one by one."""
         self._begin("Some reviews are taken down: what they say must leave.")
-        self._viewer.pause = 0.0
+        self._viewer.pause, self._leads = 0.0, False
         for summary in self._by_reviews()[:DELETIONS]:
             self._viewer.entity = summary.entity_id
             self._pause(BEFORE_SECONDS)
@@ -199,5 +199,7 @@ class Play:
             for message in watch.receive(POLL_SECONDS / len(self._watches)):
                 self._viewer.take(message, watch.kind)
                 self._received += message.value is not None
+        if self._leads:
+            self._viewer.entity = next((one.entity_id for one in self._by_reviews()), None)
         self._worker.observe(self._received)
         self._update()

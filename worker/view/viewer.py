@@ -1,13 +1,13 @@
 """The viewer of `watch` and `demo`: plain lines, or a screen that is redrawn in place.
 
 The screen has a head, what just changed, and the overview of one entity: its summary, and a line
-for each of its facets.
+for each of its facets. Or the overview comes first, then what changed in it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -20,7 +20,7 @@ from worker.errors import many
 from worker.events import Record
 from worker.events.publishing import OutputTopic
 from worker.published.publication import SetName
-from worker.view.changes import Board, Entity, change_lines, shown_name
+from worker.view.changes import Board, Entity, ShownChange, change_lines, shown_name
 from worker.view.texts import between, cut, hanging, one_line
 
 FRAME_SECONDS: Final = 0.1
@@ -35,7 +35,8 @@ class Viewer(AbstractContextManager["Viewer"]):
 
     `entity`: the id of the one to show, may be set at any time; None: the one that changed last.
     `introduction` is shown while nothing is known of it. `pause`: seconds between two plain
-    changes, each the newest, after the counts; 0: all of them. It may be set at any time.
+    changes, each the newest, after the counts; 0: all of them. It may be set at any time. `leads`:
+    with the overview; below it the changes of this entity alone.
     """
 
     def __init__(
@@ -46,12 +47,13 @@ class Viewer(AbstractContextManager["Viewer"]):
         entity: str | None = None,
         introduction: Sequence[str] = (),
         pause: float = 0.0,
+        leads: bool = False,
     ) -> None:
         can_redraw = console.file.isatty() and console.is_terminal
         self.is_screen = can_redraw and not console.is_dumb_terminal
         self.board, self.entity, self.pause = board, entity, pause
         self._console = console
-        self._introduction = introduction
+        self._introduction, self._leads = introduction, leads
         self._unsaid: list[str] = []  # plain lines of the changes that are not printed yet
         self._next_at = self._rests_until = 0.0
         self._chosen: str | None = None
@@ -108,18 +110,25 @@ class Viewer(AbstractContextManager["Viewer"]):
         """The lines of a screen, within the console's size; `now` is seconds of a clock."""
         width, height = self._console.size
         entity = self.board.entities.get(self._choose(now) or "")
-        above, below = list(head), []
+        changes, shown, room = list[Text](), list[Text](), height - len(head)
         if entity is not None or self.board.latest:
-            room = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
-            changes = _changes(self._console, self.board, room)
-            blank = [Text()] * (room - len(changes))
-            above += [*changes, *blank, Text("─" * width, style="dim")]
+            latest: Iterable[ShownChange] = self.board.latest
+            if self._leads and entity is not None:
+                latest = [one for one in latest if one.name.entity_id == entity.entity_id]
+            most = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
+            changes = _changes(self._console, latest, most)
+            changes += [Text()] * (most - len(changes))
+            changes.insert(0 if self._leads else most, Text("─" * width, style="dim"))
+            room = max(room - len(changes), 0)
         if entity is not None:
-            below = overview(self._console, entity, max(height - len(above), 0))
+            shown = overview(self._console, entity, room)
         else:
             for text in self._introduction:
-                below += [Text(), *hanging(self._console, Text(), Text(text), width)]
-        return [*above, *below][:height]
+                shown += [Text(), *hanging(self._console, Text(), Text(text), width)]
+        if self._leads:
+            shown += [Text()] * (room - len(shown))
+            return [*head, *shown, *changes][:height]
+        return [*head, *changes, *shown][:height]
 
     def _choose(self, now: float) -> str | None:
         newest = next(reversed(self.board.entities), None)
@@ -128,10 +137,10 @@ class Viewer(AbstractContextManager["Viewer"]):
         return self.entity or self._chosen
 
 
-def _changes(console: Console, board: Board, room: int) -> list[Text]:
+def _changes(console: Console, latest: Iterable[ShownChange], room: int) -> list[Text]:
     """The newest changes, as many complete ones as fit, but always the start of the newest."""
     lines: list[Text] = []
-    for change in board.latest:
+    for change in latest:
         title, *sentences = change_lines(change)
         text = Text(title, style="dim" if lines else "yellow")
         block = hanging(console, Text(), text, console.width)
