@@ -1,4 +1,4 @@
-"""The README's five numbers, from the records, each with the path that it measures."""
+"""Five numbers of the results, from the records, each with the path that it measures."""
 
 from docs.build.tables import markdown
 from tests.bench.tables import read_record

@@ -40,7 +40,6 @@ ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 100
 """Columns of prose."""
 TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"numbers": numbers_table},
     "docs/reference/commands.md": {"commands": commands_table},
     "docs/reference/http.md": {"addresses": addresses_table, "parameters": parameters_table},
     "docs/reference/settings.md": {"settings": settings_table},

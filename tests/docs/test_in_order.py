@@ -67,6 +67,7 @@ def test_readme(shell: Shell) -> None:
         printed = shell.run(text)
     (summarized,) = [out for line, out in printed.items() if "summarize" in line]
     assert re.search(r"^location +\d+ mentions? +\S", summarized, re.M)
+    shell.stop()  # as Ctrl-C does
     (text, *_) = [text for kind, text in blocks("README.md", "Your own Kafka") if kind == "sh"]
     printed = shell.run(text)
     asked = [out for line, out in printed.items() if line.split()[0] == "curl" or STAY in line]
