@@ -109,7 +109,7 @@ def test_long_reviews_stay_within_what_the_embedded_broker_keeps(start, tmp_path
     count = 4 * AHEAD_BYTES // len(text)
     path.write_text("".join(f"{json.dumps(review | {'review_id': i})}\n" for i in range(count)))
     served = start("serve", str(path), COVERSUMM_WEB_PORT=str(free_port()))
-    assert "without facets" in wait_for(served, "hint: ")
+    assert "--facets preset:products" in wait_for(served, "hint: ")
     wait_for(served, f"{count} reviews of 1 entity are on the page")
 
 

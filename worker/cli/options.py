@@ -39,13 +39,11 @@ class _PathOrPattern(click.Path):
         return value if has_magic(value) else super().convert(value, param, ctx)
 
 
-def files_argument_of(metavar: str, *, required: bool) -> Callable[[F], F]:
-    """Files, patterns and folders, for `found_files`."""
-    path = _PathOrPattern(exists=True, allow_dash=True)
-    return click.argument("files", metavar=metavar, nargs=-1, required=required, type=path)
-
-
-files_argument = files_argument_of("FILE...", required=True)
+PATH_OR_PATTERN = _PathOrPattern(exists=True, allow_dash=True)
+files_argument = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=PATH_OR_PATTERN
+)
+"""Files, patterns and folders, for `found_files`."""
 
 facets_file_option = click.option(
     "--facets",

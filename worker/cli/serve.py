@@ -6,9 +6,8 @@ from contextlib import nullcontext
 import click
 
 from worker.cli.group import new_command
-from worker.cli.options import facets_file_option, fields_option, files_argument_of, found_files
+from worker.cli.options import PATH_OR_PATTERN, facets_file_option, fields_option, found_files
 from worker.settings import Settings
-from worker.text import embedders
 
 
 @new_command(
@@ -21,24 +20,19 @@ from worker.text import embedders
     ),
     ("serve reviews.csv --facets facets.toml", "edit the file of facets: the page follows"),
 )
-@files_argument_of("[FILE]...", required=False)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=PATH_OR_PATTERN)
 @facets_file_option
 @fields_option
-@click.option("--embedder", help=f"{embedders.FORMS}.")
-def command(
-    files: tuple[str, ...], facets: str | None, fields: Mapping[str, str], embedder: str | None
-) -> None:
+def command(files: tuple[str, ...], facets: str | None, fields: Mapping[str, str]) -> None:
     """Open reviews on the live page: the worker on an embedded broker, until Ctrl-C. No Kafka.
 
     Files are as for `summarize`; without any, the reviews that come with the worker, with
     preset:stays. The page is at COVERSUMM_WEB_PORT of this machine, and fills while texts are
     embedded. Lines that cannot be used are named and left out.
 
-    A file of facets that changes is read again, and the page begins again with it. Each text is
-    embedded once: vectors stay until the end, or in COVERSUMM_VECTOR_STORE_DIR.
-
-    Settings of sets, facets, embedding and the page count here; those of Kafka do not. Ctrl-C
-    removes everything.
+    A file of facets that changes is read again, and the page follows. Each text is embedded once:
+    vectors stay until the end, or in COVERSUMM_VECTOR_STORE_DIR. Settings of sets, embedding and
+    the page count here, those of Kafka do not. Ctrl-C removes everything.
     """
     from worker.demo.reviews import FACETS, reviews_file
     from worker.demo.serving import ReviewSource, serve
@@ -47,7 +41,7 @@ def command(
 
     if not files:
         files, facets = (str(reviews_file()),), facets or FACETS
-    settings = Settings.from_environment(facets=facets, embedder=embedder)
+    settings = Settings.from_environment(facets=facets)
     paths = found_files(files)
     check_port("127.0.0.1", settings.web_port)
     with spooled() if STDIN in paths else nullcontext(STDIN) as stdin:

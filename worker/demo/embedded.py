@@ -33,10 +33,8 @@ _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 class EmbeddedWorker(contextlib.AbstractContextManager["EmbeddedWorker"]):
     """A broker, and a `run` with these settings on it; a context manager that ends both.
 
-    Attributes:
-        settings: those of the worker, with the address of the broker.
-        sent: events sent so far.
-        moved_at: time of the last progress; to set it puts off `observe`'s Crash.
+    `sent`: events so far. `moved_at`: time of the last progress; to set it puts off `observe`'s
+    Crash.
     """
 
     def __init__(self, directory: Path, settings: Settings) -> None:
@@ -75,14 +73,10 @@ class EmbeddedWorker(contextlib.AbstractContextManager["EmbeddedWorker"]):
         """Stop the worker by SIGTERM. Raises Crash if it does not end with 0 in time."""
         self.check()
         self._process.terminate()
-        try:
-            code = self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            problem = f"did not stop within {STOP_SECONDS} s"
-        else:
-            problem = f"stopped with exit code {code}" if code else ""
-        if problem:
-            raise Crash(f"the worker {problem}: {self.last_words()}")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        if (code := self._process.poll()) != 0:
+            raise Crash(f"the worker did not stop in order ({code}): {self.last_words()}")
 
     def check(self) -> None:
         """Raise SetupError or Crash if the process has ended."""
@@ -114,18 +108,16 @@ class EmbeddedWorker(contextlib.AbstractContextManager["EmbeddedWorker"]):
         self._producer.produce(self.settings.input_topic, value, key)
         self.sent += 1
 
-    def flush(self) -> None:
-        """Wait until the broker has all events. Raises Crash."""
-        if self._producer.flush(STILL_SECONDS):
-            raise Crash("the embedded broker does not take the reviews")
-
     def observe(self, *more: object) -> None:
         """Renew the counts. Raises Crash if neither events nor `more` move for STILL_SECONDS."""
         self._producer.poll(0)
         now = time.monotonic()
         if now >= self._count_at:
             self._count_at = now + COUNTS_SECONDS
-            self._counts = self._metrics() or self._counts
+            counts: dict[str, float] = {}  # summed over all labels
+            for name, value in _SAMPLE.findall((self.get("metrics") or b"").decode()):
+                counts[name] = counts.get(name, 0.0) + float(value)
+            self._counts = counts or self._counts
         seen = self.count("events"), *more
         if seen != self._seen:
             self._seen, self.moved_at = seen, now
@@ -135,10 +127,3 @@ class EmbeddedWorker(contextlib.AbstractContextManager["EmbeddedWorker"]):
     def count(self, metric: str) -> int:
         """A counter of the worker, such as `events`: those it has processed."""
         return int(self._counts.get(f"coversumm_{metric}_total", 0))
-
-    def _metrics(self) -> dict[str, float]:
-        """Its metrics, summed over all labels; empty while it does not answer."""
-        sums: dict[str, float] = {}
-        for name, value in _SAMPLE.findall((self.get("metrics") or b"").decode()):
-            sums[name] = sums.get(name, 0.0) + float(value)
-        return sums

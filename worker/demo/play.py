@@ -177,7 +177,6 @@ class Play:
 
     def _catch_up(self) -> None:
         """Watch until all events are processed, and all that was published is received."""
-        self._worker.flush()
         while self._worker.count("events") < self._worker.sent or self._received < sum(
             self._worker.count(f"{kind}_changes") for kind in ("summary", "facets")
         ):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -19,10 +21,11 @@ from worker.demo.embedded import EmbeddedWorker
 from worker.errors import SetupError, many
 from worker.events import Record
 from worker.facets.definitions import PRESET, read_definitions
+from worker.operations.file_sending import survey
 from worker.operations.findings import Findings, warn_left_out
 from worker.processing.config import event_limits
 from worker.settings import Settings
-from worker.sources import Faulty, ReviewFiles, judged
+from worker.sources import ReviewFiles, judged
 from worker.view import output
 from worker.view.texts import ending_signals
 
@@ -31,11 +34,11 @@ AHEAD_BYTES: Final = 2 * 2**20
 """Bytes of them: the embedded broker keeps 5 MiB of a partition, and drops what is older."""
 POLL_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 0.5  # between two looks at the file of facets
-# The settings of the page, of sets and of embedding; the broker and the state are the command's own
+# The settings of sets, of embedding and of the page; broker and state are the command's own.
 KEPT: Final = (
-    *("facets", "language_min", "k", "distinct", "weigh", "index", "native"),
+    *("facets", "language_min", "k", "distinct", "weigh", "index", "native", "dimension"),
     *("embedder", "embedder_precision", "embedder_threads", "model_file", "model_cache_dir"),
-    *("dimension", "vector_store_dir", "vector_store_bytes", "max_event_bytes", "max_text_bytes"),
+    *("vector_store_dir", "vector_store_bytes", "max_event_bytes", "max_text_bytes"),
     *("max_sentence_chars", "max_sentences_per_review", "max_sentences_per_entity"),
     *("max_message_bytes", "web_port", "web_origins", "review_url"),
 )
@@ -59,16 +62,9 @@ class ReviewSource:
 
     def survey(self) -> int:
         """The bytes of all values; notes lines that cannot be used. Raises SetupError."""
-        size = lines = 0
         with ReviewFiles(self.paths, self.fields, stdin=self.stdin) as reviews:
             findings = Findings(reviews)
-            with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-                for lines, entry in enumerate(judged(reviews, event_limits(self.settings)), 1):
-                    if isinstance(entry, Faulty):
-                        findings.add(entry)
-                    else:
-                        size += len(entry.value or b"")
-                    progress.update(reviews.position, lines)
+            lines, size = survey(reviews, self.settings, findings)
             warn_left_out(reviews)
             findings.complain(lines, reviews.unit)
         if not size:
@@ -88,13 +84,11 @@ class FacetsFile:
         self._look_at = 0.0
 
     def has_changed(self) -> bool:
-        """True once for each change to other facets; complains about wrong ones. The file counts
-        once it stays the same for LOOK_SECONDS.
-        """
-        now, before = time.monotonic(), self._identity
-        if now < self._look_at:
+        """True once for each change, at the second equal look; complains about wrong facets."""
+        before = self._identity
+        if time.monotonic() < self._look_at:
             return False
-        self._look_at = now + LOOK_SECONDS
+        self._look_at = time.monotonic() + LOOK_SECONDS
         last, self._latest = self._latest, self._read()
         if self._latest not in (None, self._text) and self._latest == last:
             self._text = self._latest
@@ -106,24 +100,19 @@ class FacetsFile:
 
     def _read(self) -> bytes | None:
         """None without a file, and while an editor replaces it."""
-        try:
+        with suppress(OSError):
             return None if self.path is None else self.path.read_bytes()
-        except OSError:
-            return None
+        return None
 
 
 def serve(source: ReviewSource, settings: Settings) -> None:
-    """Serve the reviews until Ctrl-C, SIGTERM or SIGHUP; then nothing is left.
-
-    `settings`: those of KEPT count. Raises SetupError and Crash if the first worker does not start.
-    """
+    """Serve the reviews until Ctrl-C, SIGTERM or SIGHUP. Raises SetupError and Crash."""
     kept = Settings(**{name: getattr(settings, name) for name in KEPT})
     kept = replace(kept, emit="coalesced", batch_ms=500)  # the page fills steadily
     with ending_signals():
         try:
-            prefix = "coversumm-serve-"
-            with TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as temporary:
-                Serving(Path(temporary), source, kept).run()
+            with TemporaryDirectory("", "coversumm-serve-", ignore_cleanup_errors=True) as folder:
+                Serving(Path(folder), source, kept).run()
         except KeyboardInterrupt:
             output.note("ended; everything is removed again")
 
@@ -158,61 +147,52 @@ class Serving:
     def _serve(self, worker: EmbeddedWorker) -> None:
         """Fill the page and keep it, until the facets change."""
         self._bytes = self._bytes or self._source.survey()
-        while worker.get("") is None:
-            self._watch(worker)
+        while worker.get("") is None:  # a model may be fetched first
+            time.sleep(POLL_SECONDS)
         if not self._url:
             self._url = worker.url
             output.note(f"the page: {self._url} (until Ctrl-C)")
             if not self._settings.facets:
-                output.note(
-                    "hint: it has no subjects without facets: pass --facets preset:products, "
-                    "another preset, or a file by `facets suggest`"
-                )
+                output.note("hint: for subjects pass --facets preset:products, another, or a file")
         while worker.get("readyz") is None:
-            self._watch(worker)
+            time.sleep(POLL_SECONDS)
         started = time.monotonic()
-        entities = self._fill(worker)
-        if entities is None:
+        if (entities := self._fill(worker)) is None:
             return
+        refused = f", {count:,} refused" if (count := worker.count("dead_letters")) else ""
         edit = f"; edit {self._facets.path}: the page follows" if self._facets.path else ""
         output.note(
             f"{many(worker.sent, 'reviews')} of {many(entities, 'entities')} are on the page "
-            f"after {time.monotonic() - started:.0f} s{edit}"
+            f"after {time.monotonic() - started:.0f} s{refused}{edit}"
         )
-        if refused := worker.count("dead_letters"):
-            output.complain(f"the worker refused {refused:,} of them: `summarize` says why")
         while not self._facets.has_changed():
             worker.check()
             time.sleep(POLL_SECONDS)
 
     def _fill(self, worker: EmbeddedWorker) -> int | None:
         """Send all events and wait for the worker; the number of entities. None if facets change.
-
-        What was embedded before passes in no time, so progress begins behind it.
+        Progress begins behind what was embedded before, which passes in no time.
         """
         entities: set[bytes] = set()
         waiting: deque[int] = deque()  # bytes of the events that the worker has not processed
         sent = done = 0  # bytes
-        events = iter(self._source)
-        next_event = next(events, None)
         with output.file_progress(self._bytes, "reviews") as progress:
-            while next_event is not None or waiting:
-                if self._facets.has_changed():
-                    return None
-                while next_event and len(waiting) < AHEAD and sent - done < AHEAD_BYTES:
-                    worker.send(*next_event)
-                    entities.add(next_event[0])
-                    waiting.append(len(next_event[1]))
+            for event in chain(self._source, [None]):
+                if event is not None:
+                    worker.send(*event)
+                    entities.add(event[0])
+                    waiting.append(len(event[1]))
                     sent += waiting[-1]
-                    next_event = next(events, None)
-                self._watch(worker)
-                while waiting and len(waiting) > worker.sent - worker.count("events"):
-                    done += waiting.popleft()
-                if done >= self._embedded:
-                    self._embedded = done
-                    progress.update(done, worker.count("events"))
+                is_enough = event is None or len(waiting) >= AHEAD
+                while waiting and (is_enough or sent - done >= AHEAD_BYTES):
+                    if self._facets.has_changed():
+                        return None
+                    worker.observe()
+                    time.sleep(POLL_SECONDS)
+                    while len(waiting) > worker.sent - worker.count("events"):
+                        done += waiting.popleft()
+                        is_enough = event is None
+                    if done >= self._embedded:
+                        self._embedded = done
+                        progress.update(done, worker.count("events"))
         return len(entities)
-
-    def _watch(self, worker: EmbeddedWorker) -> None:
-        worker.observe()
-        time.sleep(POLL_SECONDS)

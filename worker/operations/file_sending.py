@@ -33,18 +33,25 @@ class SendReport(NamedTuple):
     seconds: float
 
 
+def survey(reviews: ReviewFiles, settings: Settings, findings: Findings) -> tuple[int, int]:
+    """The number of lines and the bytes of usable events; adds the others to the findings."""
+    lines = size = 0
+    with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
+        for entry in judged(reviews, event_limits(settings)):
+            if isinstance(entry, Faulty):
+                findings.add(entry)
+                lines += entry.lines
+            else:
+                lines, size = lines + 1, size + len(entry.value or b"")
+            progress.update(reviews.position, lines)
+    return lines, size
+
+
 def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
     """Raise SetupError if a line cannot be used, after notes that name the first ones."""
     findings = Findings(reviews)
-    lines = 0
     try:
-        with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-            for entry in judged(reviews, event_limits(settings)):
-                lines += 1
-                if isinstance(entry, Faulty):
-                    findings.add(entry)
-                    lines += entry.lines - 1
-                progress.update(reviews.position, lines)
+        lines, _ = survey(reviews, settings, findings)
     except KeyboardInterrupt:
         output.note("interrupted: nothing was sent")
         raise
