@@ -82,12 +82,9 @@ class Play:
         """Start broker and worker, to be ended with the stage. Raises SetupError."""
         temporary = TemporaryDirectory(prefix="coversumm-demo-", ignore_cleanup_errors=True)
         directory = Path(stage.enter_context(temporary))
+        port = free_port("127.0.0.1")
         settings = Settings(
-            k=k,
-            facets=FACETS,
-            batch_size=BATCH_SIZE,
-            batch_linger_ms=20,
-            web_port=free_port("127.0.0.1"),
+            k=k, facets=FACETS, batch_size=BATCH_SIZE, batch_linger_ms=20, web_port=port
         )
         self._worker = stage.enter_context(EmbeddedWorker(directory, settings))
         settings = self._worker.settings

@@ -1,7 +1,6 @@
 """`serve`: reviews of files on the live page of a worker on an embedded broker, until Ctrl-C.
 
-When the file of facets changes, another worker begins again on the same port. Vectors are kept in a
-vector store, so that no text is embedded twice.
+When the file of facets changes, another worker begins again there, with the vectors of the first.
 """
 
 from __future__ import annotations
