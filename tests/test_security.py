@@ -153,6 +153,8 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
         "/entities",
         "/entities/{id}/summary",
         "/entities/{id}/facets",
+        "/entities/{id}/ask",
+        "/entities/{id}/trend",
         "/widget.js",
         "/page/status",
         "/page/entities",

@@ -136,7 +136,7 @@ BAD = [
     ({"entity_id": "e", "text": "t"}, "review 1: bad_field: .*review_id"),
     ({"entity_id": "", "review_id": "r", "text": "t"}, "review 1: .*entity_id"),
     (review(1, sentences=[{"text": "b", "embedding": [1.0]}]), "review 1: wrong_dimension"),
-    (review(1, language=7), "review 1: bad_field: .*language"),
+    (review(1, entity_id=[7]), "review 1: bad_field: .*entity_id"),
     (
         review(1, rating=object()),
         "review 1: bad_json: a value of type object cannot be written as JSON",
@@ -159,7 +159,7 @@ def test_bad_ones_are_counted_and_can_be_left_out(stays):
         review(1),
         {"entity_id": "e"},
         review(2),
-        review(3, rating=[5]),
+        review(3, entity_id=[5]),
         review(4, rating=object()),
     ]
     with pytest.raises(

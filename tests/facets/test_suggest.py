@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from worker.facets import suggest
 from worker.facets.definitions import parse_definitions
-from worker.facets.suggest import Review, Suggestion, definitions_file, singular
+from worker.facets.suggest import ReviewTexts, Suggestion, definitions_file, singular
 from worker.facets.words import Words
 
 SUBJECTS = {
@@ -38,7 +38,7 @@ def reviews(subjects=SUBJECTS, ratings=(5.0, 1.0), entities="ab"):
         for adjective in adjectives
     ]
     return [
-        Review(entities[at % len(entities)], ratings[at % len(ratings)], [text])
+        ReviewTexts(entities[at % len(entities)], ratings[at % len(ratings)], [text])
         for at, text in enumerate(texts)
     ]
 
@@ -88,16 +88,18 @@ def test_the_words_beside_a_word_say_whether_it_is_a_subject(forms, is_subject):
 
 
 def test_verbs_of_low_ratings_are_subjects():
-    good = [Review("ab"[at % 2], 5.0, ["We enjoy it."]) for at in range(20)]
-    bad = [Review("ab"[at % 2], 1.0, ["It crashes again and again."]) for at in range(6)]
+    good = [ReviewTexts("ab"[at % 2], 5.0, ["We enjoy it."]) for at in range(20)]
+    bad = [ReviewTexts("ab"[at % 2], 1.0, ["It crashes again and again."]) for at in range(6)]
     assert [found.name for found in suggested(good + bad)] == ["crashes"]
     assert suggested([review._replace(rating=None) for review in good + bad]) == []
 
 
 def test_a_word_of_one_entity_is_none_if_there_are_several():
-    given = [Review("a", 5.0, [f"The kettle was {word}."]) for word in ("far", "red", "hot") * 4]
+    given = [
+        ReviewTexts("a", 5.0, [f"The kettle was {word}."]) for word in ("far", "red", "hot") * 4
+    ]
     assert [found.name for found in suggested(given)] == ["kettle"]
-    assert suggested([*given, Review("b", 5.0, ["Nothing."])]) == []
+    assert suggested([*given, ReviewTexts("b", 5.0, ["Nothing."])]) == []
 
 
 def test_phrases_are_sentences_about_this_subject_alone():

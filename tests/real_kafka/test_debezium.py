@@ -242,8 +242,8 @@ def effect(body: Body) -> str:
 
 
 LEFT_OUT = (
-    "dead letter: text: the source left out an unchanged column (__debezium_unavailable_value): "
-    "set REPLICA IDENTITY FULL on its table"
+    "dead letter: after.body: the source left out an unchanged column "
+    "(__debezium_unavailable_value): set REPLICA IDENTITY FULL on its table"
 )
 RIGHT = [
     "3/1 Quiet. Clean. 4.5",

@@ -52,7 +52,7 @@ class Site:
         self.thread = ProcessorThread(self.driver.processor, threads.in_order("processing"))
         databases: Any = self
         begun, config = self.driver.processor.begun, self.driver.config
-        self.reader = ViewReader(begun, databases, threads, die, config)
+        self.reader = ViewReader(begun, databases, threads, die, config, self.engine)
 
     @contextmanager
     def look(self, partition: int, within: bytes) -> Iterator[Rows]:

@@ -46,7 +46,7 @@ Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
 
 
-class Review(NamedTuple):
+class ReviewTexts(NamedTuple):
     """A live review of an entity."""
 
     entity: str
@@ -90,7 +90,7 @@ def _lists() -> Mapping[str, frozenset[str]]:
     return lists | {"grammar": grammar, "all": frozenset().union(*lists.values())}
 
 
-def suggest(reviews: Sequence[Review], embed: Embed, facets: int) -> list[Suggestion]:
+def suggest(reviews: Sequence[ReviewTexts], embed: Embed, facets: int) -> list[Suggestion]:
     """At most `facets` suggestions, the most mentioned first. `embed`: texts to (m, D) vectors."""
     counted = [
         (len(set().union(*(term.reviews for term in group))), group)
@@ -110,7 +110,7 @@ def suggest(reviews: Sequence[Review], embed: Embed, facets: int) -> list[Sugges
     return found
 
 
-def _terms(reviews: Sequence[Review]) -> list[_Term]:
+def _terms(reviews: Sequence[ReviewTexts]) -> list[_Term]:
     """The terms that are subjects, that of most reviews first."""
     found: dict[str, _Term] = defaultdict(_Term)
     for number, review in enumerate(reviews):

@@ -17,7 +17,7 @@ from worker.events import (
     SentencesDeleted,
     decode,
 )
-from worker.facets.suggest import Review, definitions_file, suggest
+from worker.facets.suggest import ReviewTexts, definitions_file, suggest
 from worker.operations.findings import Findings, warn_left_out
 from worker.processing.config import configured_engine, event_limits
 from worker.processing.plan import split_review
@@ -61,10 +61,10 @@ class LiveReviews:
             del self._entities[event.entity_id]
         return None
 
-    def reviews(self) -> list[Review]:
+    def reviews(self) -> list[ReviewTexts]:
         """All of them, by entity."""
         return [
-            Review(entity, rating, list(texts.values()))
+            ReviewTexts(entity, rating, list(texts.values()))
             for entity, reviews in self._entities.items()
             for rating, texts in reviews.values()
         ]
@@ -112,7 +112,7 @@ class SuggestRun:
         self._findings.complain(self._lines, self._reviews.unit)
         return self._findings.total
 
-    def _read(self) -> list[Review]:
+    def _read(self) -> list[ReviewTexts]:
         live = LiveReviews(self._limits)
         with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
             for entry in self._reviews:

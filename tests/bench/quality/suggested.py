@@ -12,22 +12,22 @@ from tests.bench.quality.walk import text_of, walk
 from worker.coversumm import SCALE
 from worker.facets.definitions import parse_definitions
 from worker.facets.membership import FacetCriteria
-from worker.facets.suggest import Review, definitions_file, suggest
+from worker.facets.suggest import ReviewTexts, definitions_file, suggest
 from worker.text.splitting import split_sentences
 
 COUNTS = (6, 9, 12, 15)
 """Facets asked for; 12 is the default."""
 
 
-def reviews_of(reviews: Iterable[TextReview]) -> list[Review]:
+def reviews_of(reviews: Iterable[TextReview]) -> list[ReviewTexts]:
     """These reviews, without ratings."""
     return [
-        Review(review.entity_id, None, split_sentences(review.text or "", MAX_CHARS))
+        ReviewTexts(review.entity_id, None, split_sentences(review.text or "", MAX_CHARS))
         for review in reviews
     ]
 
 
-def suggestions(reviews: Sequence[Review], count: int, embed: Embed) -> FacetCriteria:
+def suggestions(reviews: Sequence[ReviewTexts], count: int, embed: Embed) -> FacetCriteria:
     """The facets of the file that is suggested, unedited."""
     found = suggest(reviews, lambda texts: embed(texts) / SCALE, count)
     definitions = parse_definitions(definitions_file(found, "other hotels"), "suggested")
