@@ -49,8 +49,8 @@ FACETS = {**VIEW, "ratings": {"count": 0, "mean": None}, "facets": []}
 OVERVIEW = {**VIEW, "threshold": 0.8, "language": "fr", "sentences": []}
 ANSWER = json.loads(msgspec.json.encode(web_state.ANSWER))
 TREND = json.loads(msgspec.json.encode(web_state.TREND))
-ROSE = {"recent": 9, "before": 1, "rose": True, "may_have_risen": True}
-RISEN = {**TREND, "facets": [TREND["facets"][0], {**TREND["facets"][0], "complaints": ROSE}]}
+NONE = {"recent": 0, "before": 0, "rose": None, "may_have_risen": None}
+RISEN = {**TREND, "facets": [{**TREND["facets"][0], "complaints": NONE}, *TREND["facets"]]}
 ANSWERS = {
     "/entities/x/ask?q=Is+it+quiet%3F&rating_max=3": (200, ANSWER, {}),
     "/entities/x/ask?q=casino": (200, {**ANSWER, "answered": False, "sentences": []}, {}),

@@ -94,7 +94,7 @@ ANSWER = Answer(
     mentions=RarestWord("quiet", 1),
     **PLACE,
 )
-NONE = Complaints(0, 0, None, None)
+NONE, ROSE = Complaints(0, 0, None, None), Complaints(9, 1, True, True)
 PERIODS = (Period("2026-Q4", 1, Ratings(1, 4.0, {"4": 1})),)
 TREND = TrendView(
     **COUNTS,
@@ -102,7 +102,7 @@ TREND = TrendView(
     recent_reviews=1,
     before_reviews=0,
     low=NONE,
-    facets=(FacetTrend("news", None, PERIODS, 0, NONE),),
+    facets=(FacetTrend("news", None, PERIODS, 0, ROSE),),
     **PLACE,
 )
 

@@ -545,6 +545,18 @@ def test_targets_are_large_enough_for_fingers(site: StaysSite, browser: Browser)
     tab.close()
 
 
+def test_the_trend_of_each_facet_is_a_table(browser: Browser, site: StaysSite) -> None:
+    tab = browser.open(f"{site.url}#/entity/x")
+    tab.wait("document.querySelector('.trends:not([hidden]) summary') !== null")
+    tab.evaluate("document.querySelector('.trends summary').click()")  # it moves
+    tab.wait("document.querySelector('.trends tbody tr') !== null")
+    assert tab.text(".trends thead").split() == ["subject", "2026-Q4", "change"]
+    assert tab.text(".trends tbody").split() == ["news", "1", "complaints", "rose"]
+    title = "document.querySelector('.trends tbody td:last-child').title"
+    assert tab.evaluate(title) == "9 in the last 90 days, 1 in the 365 before"
+    tab.close()
+
+
 def test_a_question_is_answered(browser: Browser, site: StaysSite) -> None:
     tab = browser.open(f"{site.url}#/entity/x")
     tab.wait("document.querySelector('.questions input') !== null")

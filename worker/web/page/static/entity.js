@@ -6,6 +6,7 @@ import { asChanges, labelOf, languagesOf, rows } from "./facets.js";
 import { blocks } from "./overview.js";
 import { timeline } from "./timeline.js";
 import { questions } from "./questions.js";
+import { trends } from "./trends.js";
 import { MOST, about, ask, follow, ofEntity, showState } from "./server.js";
 
 const VIEW_EVERY_MS = 5000; // a view reads the complete entity, so it is requested rarely
@@ -61,12 +62,14 @@ export class Entity {
     this.list = el("ol", { className: "changes" });
     this.note = el("p", { className: "note" });
     this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.past, this.past.before) });
+    this.trends = trends(id);
+    this.trends.hidden = true; // unless the worker has facets
     this.tabs = el("div", { className: "views", role: "group", ariaLabel: "View" }, ...Object.entries(TABS).map(([value, textContent]) =>
       el("button", { type: "button", value, textContent, hidden: OF_FACETS.includes(value), onclick: () => this.choose(value) })));
     this.heading = heading === "h1" ? "h2" : "h3";
     shown.replaceChildren(
       el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem, this.unread,
-      ...(heading === "h1" ? [questions(id, (sentence) => this.review(sentence))] : []), this.tabs, this.languages, this.content,
+      ...(heading === "h1" ? [questions(id, (sentence) => this.review(sentence))] : []), this.tabs, this.languages, this.content, this.trends,
       el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
     about().then((worker) => {
       if (this.isOver) return;
@@ -74,6 +77,7 @@ export class Entity {
       this.unread.textContent = worker.unread ? `Of all entities here ${worker.unread}.` : "";
       this.unread.hidden = !worker.unread;
       this.first = worker.facets ? "overview" : "short";
+      this.trends.hidden = !worker.facets || heading !== "h1";
       for (const button of this.tabs.children) button.hidden = !worker.facets && OF_FACETS.includes(button.value);
       this.open(view);
     });
