@@ -98,13 +98,13 @@ check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/
 	  cargo clippy --locked --quiet --all-targets -- --deny warnings && cargo test --locked --quiet
 
 # Tests on a real Kafka mostly wait: four processes keep two cores busy, here and below.
-test: setup-dev ## Check (20 min): Every kind of test; skips and names those that need Java or Maven if these are missing
+test: setup-dev ## Check (10 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 4 $(BY_FILE)
 
-test-long: setup-dev ## Check (22 min): The long sweeps: more of each kind, and property tests with every example
+test-long: setup-dev ## Check (32 min): The long sweeps: more of each kind, and property tests with every example
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 4 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
