@@ -74,7 +74,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
 demo: $(VENV)/.runtime ## Start (40 s): Real reviews through the real worker, on an embedded broker
 	@$(BIN)/coversumm-worker demo
 
-check: setup-dev ## Check (9 min): Lint, format, types and the fast tests
+check: setup-dev ## Check (5 min): Lint, format, types and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
