@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from math import comb
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ FEWEST_COMPLAINTS: Final = 5
 LOW: Final = 2.0  # the highest rating of a complaint
 ROSE, MAY_HAVE_RISEN = Fraction(1, 100), Fraction(1, 20)
 _DAY_MS: Final = 86_400_000
+_FIRST_MS: Final = milliseconds("0001-01-01T00:00:00Z")  # Python has no earlier year
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class TrendView(EntityView):
     by: str
     recent_reviews: int  # rated, of the last 90 days of the entity's own dates
     before_reviews: int  # of the 365 days before
-    low: Complaints  # all reviews with a low rating, whatever they mention
+    low: Complaints  # the same of all low ratings
     facets: tuple[FacetTrend, ...]
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
@@ -82,6 +84,7 @@ class _Review(NamedTuple):
 
     mentions: int  # facets, a bit for each
     at_ms: int | None  # of its date, in milliseconds since 1970
+    period: str | None  # of its date, in UTC
     rating: float | None
 
 
@@ -100,7 +103,7 @@ class Trend:
         criteria: FacetCriteria | None = read_criteria(source.entity.rows)
         if criteria is None:
             raise NoFacets
-        reviews = list(_reviews(source, criteria))
+        reviews = list(self._reviews(source, criteria))
         known = [
             (number, criteria.definitions.summaries[number])
             for number in criteria.definitions.visible
@@ -117,82 +120,72 @@ class Trend:
             self.by,
             len(recent),
             len(before),
-            _told(recent, before, _tail(recent, before)),
+            changes[None],
             tuple(
                 FacetTrend(
                     facet.name,
                     facet.language or None,
-                    *self._periods([of for of in reviews if of.mentions >> number & 1]),
+                    *_periods([of for of in reviews if of.mentions >> number & 1]),
                     changes[number],
                 )
                 for number, facet in facets
             ),
         )
 
-    def _periods(self, reviews: Sequence[_Review]) -> tuple[tuple[Period, ...], int]:
-        """The reviews by period, and how many have no date."""
-        found: dict[str, ReviewCounts] = {}
-        undated = 0
-        for review in reviews:
-            if review.at_ms is None:
-                undated += 1
-            else:
-                name = self._name(review.at_ms)
-                found[name] = found.get(name, NO_REVIEWS).plus(review.rating, 1)
-        periods = (
-            Period(name, counts.reviews, counts.ratings.ratings())
-            for name, counts in sorted(found.items())
-        )
-        return tuple(periods), undated
+    def _reviews(self, source: Source, criteria: FacetCriteria) -> Iterator[_Review]:
+        """The live reviews. Many have one date: each date is parsed once."""
+        facts = dict(source.entity.review_facts())
+        mentions = FacetMembers(criteria, facts.items()).mentions()
+        placed = lru_cache(maxsize=2**14)(self._placed)
+        for name, row in facts.items():
+            if not row.deleted:
+                place = placed(date_of(row.details, row.is_future))
+                yield _Review(mentions.get(name, 0), *place, row.details.rating)
 
-    def _name(self, at_ms: int) -> str:
-        """Of the period, in UTC."""
+    def _placed(self, date: str | None) -> tuple[int | None, str | None]:
+        """The instant of a date, and the name of its period."""
+        if date is None or is_future(date, -1):
+            return None, None
+        at_ms = max(milliseconds(date), _FIRST_MS)
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
         if self.by == "month":
-            return f"{moment.year:04d}-{moment.month:02d}"
-        return f"{moment.year:04d}-Q{(moment.month + 2) // 3}"
+            return at_ms, f"{moment.year:04d}-{moment.month:02d}"
+        return at_ms, f"{moment.year:04d}-Q{(moment.month + 2) // 3}"
 
 
-def _reviews(source: Source, criteria: FacetCriteria) -> Iterator[_Review]:
-    facts = dict(source.entity.review_facts())
-    mentions = FacetMembers(criteria, facts.items()).mentions()
-    for name, row in facts.items():
-        if not row.deleted:
-            date = date_of(row.details, row.is_future)
-            is_known = date is not None and not is_future(date, -1)
-            at_ms = max(milliseconds(date), _FIRST_MS) if date is not None and is_known else None
-            yield _Review(mentions.get(name, 0), at_ms, row.details.rating)
-
-
-_FIRST_MS: Final = milliseconds("0001-01-01T00:00:00Z")  # Python has no earlier year
+def _periods(reviews: Sequence[_Review]) -> tuple[tuple[Period, ...], int]:
+    """The reviews by period, and how many have no date."""
+    found: dict[str, ReviewCounts] = {}
+    undated = 0
+    for (name, rating), count in Counter((of.period, of.rating) for of in reviews).items():
+        if name is None:
+            undated += count
+        else:
+            found[name] = found.get(name, NO_REVIEWS).plus(rating, count)
+    periods = (
+        Period(name, counts.reviews, counts.ratings.ratings())
+        for name, counts in sorted(found.items())
+    )
+    return tuple(periods), undated
 
 
 def _spans(reviews: Sequence[_Review]) -> tuple[list[_Review], list[_Review]]:
     """The rated reviews of the last days of these, and of the days before."""
-    dated = [(review.at_ms, review) for review in reviews if review.at_ms is not None]
-    end = max((at_ms for at_ms, _ in dated), default=0)
+    dated = [review for review in reviews if review.at_ms is not None]
+    end = max((review.at_ms or 0 for review in dated), default=0)
     middle, start = end - RECENT_DAYS * _DAY_MS, end - (RECENT_DAYS + BEFORE_DAYS) * _DAY_MS
-    rated = [(at_ms, review) for at_ms, review in dated if review.rating is not None]
-    recent = [review for at_ms, review in rated if at_ms > middle]
-    return recent, [review for at_ms, review in rated if start < at_ms <= middle]
+    rated = [review for review in dated if review.rating is not None]
+    recent = [review for review in rated if (review.at_ms or 0) > middle]
+    return recent, [review for review in rated if start < (review.at_ms or 0) <= middle]
 
 
 def _complaints(reviews: Sequence[_Review], number: int | None) -> int:
-    """Low ratings, of reviews that mention the facet or of all."""
+    """Low ratings, of reviews that mention the facet; None: of all."""
     return sum(
         review.rating is not None
         and review.rating <= LOW
         and (number is None or bool(review.mentions >> number & 1))
         for review in reviews
-    )
-
-
-def _tail(
-    recent: Sequence[_Review], before: Sequence[_Review], number: int | None = None
-) -> Fraction:
-    """The chance of so many recent complaints or more, if all are spread over the reviews."""
-    return fisher(
-        _complaints(recent, number), len(recent), _complaints(before, number), len(before)
     )
 
 
@@ -215,28 +208,30 @@ def fisher(recent: int, of_recent: int, before: int, of_before: int) -> Fraction
 
 def _changes(
     facets: Sequence[int], recent: Sequence[_Review], before: Sequence[_Review]
-) -> Mapping[int, Complaints]:
-    """By facet. Holm: the j-th smallest chance is compared with alpha / (m - j), and after the
-    first that fails none passes.
+) -> Mapping[int | None, Complaints]:
+    """By facet, and under None of all reviews. Holm: the j-th smallest chance of the facets is
+    compared with alpha / (m - j), and after the first that fails none passes.
     """
-    chances = {number: _tail(recent, before, number) for number in facets}
-    corrected: dict[int, Fraction] = {}
+    counts = {
+        number: (_complaints(recent, number), _complaints(before, number))
+        for number in (None, *facets)
+    }
+    chances = {
+        number: fisher(now, len(recent), then, len(before))
+        for number, (now, then) in counts.items()
+    }
     highest = Fraction(0)
     for place, number in enumerate(sorted(facets, key=lambda facet: (chances[facet], facet))):
-        highest = max(highest, chances[number] * (len(facets) - place))
-        corrected[number] = highest
-    return {number: _told(recent, before, corrected[number], number) for number in facets}
+        highest = chances[number] = max(highest, chances[number] * (len(facets) - place))
+    return {
+        number: _told(now, then, len(recent), len(before), chances[number])
+        for number, (now, then) in counts.items()
+    }
 
 
-def _told(
-    recent: Sequence[_Review],
-    before: Sequence[_Review],
-    chance: Fraction,
-    number: int | None = None,
-) -> Complaints:
-    now, then = _complaints(recent, number), _complaints(before, number)
-    if len(recent) < FEWEST_RECENT or len(before) < FEWEST_BEFORE:
+def _told(now: int, then: int, of_now: int, of_then: int, chance: Fraction) -> Complaints:
+    if of_now < FEWEST_RECENT or of_then < FEWEST_BEFORE:
         return Complaints(now, then, None, None)
     # at least half more, as a share of the reviews
-    is_much = now >= FEWEST_COMPLAINTS and 2 * now * len(before) >= 3 * then * len(recent)
+    is_much = now >= FEWEST_COMPLAINTS and 2 * now * of_then >= 3 * then * of_now
     return Complaints(now, then, is_much and chance <= ROSE, is_much and chance <= MAY_HAVE_RISEN)
