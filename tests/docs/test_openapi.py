@@ -68,10 +68,6 @@ def elsewhere(site: Site) -> None:
     site.state.owner = (False, AWAY)
 
 
-def busy(site: Site) -> None:
-    site.state.is_busy = True
-
-
 def with_history(site: Site) -> None:
     """Two changes and a deletion, as a topic has them."""
     values = [encode(BODY), encode(BODY), None]
@@ -131,8 +127,9 @@ ASKED = [
             (ready, "x/ask?q=Is+it+quiet&verified=true&since=2026-11-20&until=x", 400, "Error"),
             (ready, "x/ask?q=Is+it+quiet&rating_min=2&rating_max=4", 200, "Answer"),
             (ready, "x/ask?vector=AAAA", 400, "Error"),
+            (ready, "x/ask?vector=AACAPw==", 400, "Error"),
             (ready, "y/ask?q=Is+it+quiet&sentences=3&language=en&country=NL", 404, "Error"),
-            (busy, "x/ask?q=Is+it+quiet", 429, "Error"),
+            (lambda at: setattr(at.state, "is_busy", True), "x/ask?q=Is+it+quiet", 429, "Error"),
             (elsewhere, "/ask?q=Is+it+quiet&id=..&here=1", 503, "Error"),
             (ready, "x/trend?by=quarter", 200, "TrendView"),
             (ready, "x/trend?by=week", 400, "Error"),

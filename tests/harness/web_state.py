@@ -1,7 +1,7 @@
 """The state behind a worker's web pages, as a test says it is."""
 
 from worker.events import FacetSummary, Ratings, ReviewDetails, summary_sentence
-from worker.processing.ask import Answer, AnswerSentence, RarestWord
+from worker.processing.ask import Answer, AnswerSentence, RarestWord, WrongVector
 from worker.processing.entity_view import (
     FacetsView,
     NoFacets,
@@ -158,6 +158,8 @@ class FakeState:
     async def ask(self, entity_id, question, vector):
         if self.is_busy:
             raise TooManyQuestions
+        if vector is not None:
+            raise WrongVector("vector has 1 numbers, not 3")
         self.asked.append((entity_id, question, vector))
         return ANSWER if entity_id == "x" else None
 

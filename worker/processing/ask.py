@@ -59,6 +59,10 @@ _BECOME_LETTERS: Final = (
 """UTF-8 of signs whose folded forms have ASCII letters."""
 
 
+class WrongVector(ValueError):
+    """The vector of a question is missing or unusable; the message is for the user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question, and whose reviews are asked. Raises ValueError, for the user."""
@@ -176,10 +180,10 @@ class Ask:
     answering: Answering | None  # of the model
 
     def read(self, source: Source) -> Answer:
-        """The answer. Raises CorruptRow."""
+        """The answer. Raises WrongVector, CorruptRow."""
         entity, question, limits = source.entity, self.question, self.answering
         if len(self.vector) != entity.dimension:
-            raise ValueError(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
+            raise WrongVector(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
         asked = _asked(entity, question) if question.chooses else None
         near, about = _nearest(entity, self.vector, asked, limits)
         weights = _Weights.of(entity, question.text, asked, source.header.sentences)
@@ -202,15 +206,15 @@ class Ask:
 
 def asking(question: Question, engine: EmbeddingEngine | None, vector: Vector | None = None) -> Ask:
     """The reader of the answer, from the question's text, or from its `vector` (D,) without an
-    engine. Raises ValueError, for the user.
+    engine. Raises WrongVector.
     """
     if engine is None and vector is None:
-        raise ValueError("there is no embedder here: give the question's embedding as vector")
+        raise WrongVector("there is no embedder here: give the question's embedding as vector")
     given = vector if vector is not None else engine.embed([question.text])[0]  # type: ignore[union-attr]
     try:
         (quantized,) = quantize(given[None])
     except VectorError as wrong:
-        raise ValueError(f"vector: {wrong}") from wrong
+        raise WrongVector(f"vector: {wrong}") from wrong
     return Ask(question, quantized, facts_of(engine).answering if vector is None else None)
 
 

@@ -91,8 +91,8 @@ class ViewReader(_Reader):
     async def ask(
         self, partition: int, entity_id: str, question: Question, vector: Vector | None
     ) -> Answer | None:
-        """The entity's answer, None without such an entity. Raises NotHere, TooManyQuestions, and
-        ValueError as `asking`.
+        """The entity's answer, None without such an entity. Raises NotHere, TooManyQuestions,
+        WrongVector.
         """
         if self._waiting >= MOST_QUESTIONS:
             raise TooManyQuestions

@@ -30,7 +30,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from faust.web.drivers.aiohttp import Web
 
-from worker.processing.ask import Question, Vector, question_of
+from worker.processing.ask import Question, Vector, WrongVector, question_of
 from worker.processing.entity_view import (
     KINDS,
     EntityView,
@@ -203,7 +203,7 @@ class Pages:
         return answer
 
     async def _view(self, entity_id: str, request: web.Request, suffix: str) -> web.Response:
-        """`suffix` says which view is the default."""
+        """What `suffix` and the query ask for."""
         try:
             read = _reader(request.query, suffix)
         except ValueError as wrong:
@@ -228,7 +228,7 @@ class Pages:
             return error(503, "the entity's partition is being handed over")
         except TooManyQuestions:
             return error(429, "too many questions wait for their answers", {"Retry-After": "1"})
-        except (NoFacets, UnknownLanguage, ValueError) as why:
+        except (NoFacets, UnknownLanguage, WrongVector) as why:
             return error(400, str(why))
         if found is None:
             return error(404, "there is no such entity")
