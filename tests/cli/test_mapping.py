@@ -215,7 +215,6 @@ LISTS = """
 [[topic.t.rule]]
 when_present = ["lines"]
 each = "lines"
-when_present_of_items
 emit = "review.upserted"
 entity_id = "item.sku"
 review_id = "id"
@@ -234,9 +233,7 @@ def test_a_rule_that_takes_no_member_of_its_lists_is_named(tmp_path, capsys):
     line = {"id": 1, "lines": [{"sku": "A", "review": "Good.", "stars": "n/a"}]}
     sample.write_text(json.dumps(line) + "\n" + json.dumps({**line, "lines": []}) + "\n")
     for path, warned in (("item.revew", True), ("item.review", False)):
-        text = LISTS.replace('["lines"]', f'["lines", "{path}"]').replace(
-            "when_present_of_items", ""
-        )
+        text = LISTS.replace('["lines"]', f'["lines", "{path}"]')
         arguments = ["mapping", "check", str(written(tmp_path, text)), "--sample", str(sample)]
         assert execute(arguments) == 0
         warnings = capsys.readouterr().err
@@ -249,11 +246,10 @@ def test_a_rule_that_takes_no_member_of_its_lists_is_named(tmp_path, capsys):
 
 
 def test_equal_dead_letters_are_counted(tmp_path, capsys):
-    text = LISTS.replace("when_present_of_items", "")
     sample = tmp_path / "samples.jsonl"
     values = [{"sku": f"B{number}", "id": {"n": number}} for number in range(7)]
     sample.write_text("\n".join(map(json.dumps, [*values, {"sku": "B9"}])))
-    arguments = ["mapping", "check", str(written(tmp_path, text)), "--sample", str(sample)]
+    arguments = ["mapping", "check", str(written(tmp_path, LISTS)), "--sample", str(sample)]
     assert execute([*arguments, "--limit", "8"]) == 1
     first, limit, *_ = capsys.readouterr().err.splitlines()
     assert first == (

@@ -175,6 +175,50 @@ def test_the_reviews_that_speak_of_a_facets_only_phrase_are_those_of_the_facet(h
 
 
 @pytest.mark.parametrize(
+    ("vector", "text", "question", "is_answered"),
+    [
+        ((1, 0, 0), "one two three four", "casino?", True),  # sure
+        ((10, 4, 0), "one two three four", "casino?", True),  # cosine .928
+        ((3, 4, 0), "one two three four", "casino?", False),  # near, .6
+        ((3, 4, 0), "a loud room here", "loud room bar pool?", True),  # half of the weight
+        ((3, 4, 0), "a loud hall of mine", "loud bar pool?", False),  # a third
+        ((4, 10, 0), "a loud room here", "loud room?", False),  # .371
+    ],
+)
+def test_what_answers(vector, text, question, is_answered):
+    driver = Driver()
+    other = ("bar pool", (0, 0, 1))  # as rare as the words of the sentence
+    driver.run(event(0, "r", {"sentences": [(text, vector), other]}))
+    assert asked_of(driver, question, (1, 0, 0), {}).answered == is_answered
+
+
+def test_of_near_copies_the_nearest_answers():
+    driver = Driver()
+    near = [("one two three four", (10, 4, 0)), ("five six seven eight", (1, 0, 0))]
+    driver.run(event(0, "r", {"sentences": near}))
+    (sentence,) = asked_of(driver, "?", (1, 0, 0), {}).sentences
+    assert sentence.text == "five six seven eight"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "at", "beyond"),
+    [
+        ("rating_min", "2", "2.1"),
+        ("rating_max", "2", "1.9"),
+        ("since", "2026-06-01T12:00:00+02:00", "2026-06-01T10:00:00.1Z"),
+        ("until", "2026-06-01T10:00:00.1Z", "2026-06-01T12:00:00+02:00"),
+    ],
+)
+def test_ratings_are_inclusive_and_until_is_not(chosen, at, beyond):
+    driver = Driver()
+    facts = {"rating": 2, "occurred_at": "2026-06-01T10:00:00Z"}
+    driver.run(event(0, "r", {"sentences": [("a b", (1, 0, 0))], **facts}))
+    for value, count in ((at, 1), (beyond, 0)):
+        asked = asked_of(driver, "?", (1, 0, 0), {chosen: value}).asked_review_count
+        assert asked == count
+
+
+@pytest.mark.parametrize(
     ("text", "count"), [("\uff31uiet rooms", 1), ("QUIETLY", 0), ("qui\u0307et", 1), ("Quieted", 1)]
 )
 @pytest.mark.parametrize("before", [0, 70])

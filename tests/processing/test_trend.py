@@ -71,6 +71,8 @@ def complaints(recent, of_recent, before, of_before, text="It is loud"):
     driver = Driver(config(facets=NOISE, facets_topic="facets"))
     events = []
     for count, of, day in ((recent, of_recent, "2026-11-20"), (before, of_before, "2026-06-20")):
+        # what is older than the 365 days does not count
+        events.append((text, 2, "2025-08-01T12:00:00Z"))
         for number in range(of):
             is_bad = number < count
             said = text if is_bad else "It is a bed"
@@ -92,6 +94,9 @@ def complaints(recent, of_recent, before, of_before, text="It is loud"):
         ((4, 15, 0, 40), False, False),  # four complaints are too few
         ((6, 20, 5, 60), False, True),
         ((6, 40, 6, 60), False, False),  # exactly half more, by chance
+        ((7, 20, 5, 60), False, True),  # one chance in 123, of two facets
+        ((120, 300, 160, 600), True, True),  # exactly half more, by one chance in 27,000
+        ((120, 300, 170, 600), False, False),  # less than half more
     ],
 )
 def test_complaints_rose_if_chance_does_not_explain_them(counts, rose, may_have_risen):

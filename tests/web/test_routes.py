@@ -52,6 +52,12 @@ def get(state, *paths):
     return asyncio.run(ask())
 
 
+def test_a_question_too_many_may_be_asked_again(state):
+    state.is_busy = True
+    ((status, headers, _),) = get(state, "/entities/x/ask?q=quiet")
+    assert (status, headers["Retry-After"]) == (429, "1")
+
+
 def test_health_and_readiness(state):
     (health, _, _), (ready, _, body) = get(state, "/healthz", "/readyz")
     assert (health, ready, body) == (200, 200, {"ready": True, "reason": "because"})

@@ -26,7 +26,7 @@ other brokers take over its partitions.
 LOST_SECONDS = 15.0
 """Seconds for which a lost instance is away: longer than its session of 10 s."""
 BALANCED = {"leader.imbalance.check.interval.seconds": "1"}
-"""Of the brokers: whoever is back leads again before the next fault."""
+"""Settings of the brokers: one that is back leads its partitions again before the next fault."""
 
 Faults = Mapping[str, Sequence[Fault]]
 
