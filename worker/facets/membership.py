@@ -183,8 +183,8 @@ class FacetCriteria:
         )
         self._with_language = sum(
             1 << at
-            for at, one in enumerate(definitions.defined)
-            if definitions.languages or one.language is not None
+            for at, facet in enumerate(definitions.defined)
+            if definitions.languages or facet.language is not None
         )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
