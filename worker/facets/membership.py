@@ -30,7 +30,7 @@ from worker.facets.definitions import (
     given_vectors,
 )
 from worker.facets.polarity import Direction
-from worker.facets.quotable import is_quotable
+from worker.facets.quotable import has_personal_name, is_quotable
 from worker.facets.words import Meaning, Words
 from worker.text.language import LanguageDetector
 
@@ -291,6 +291,8 @@ class FacetCriteria:
 
     def quotable(self, text: str, language: str, tag: str | None) -> int:
         """The facets by whose language the sentence can be quoted."""
+        if self.definitions.hide_names and has_personal_name(text):
+            return 0
         found = self.quoting_bits & self._of_languages
         others = self.quoting_bits & ~self._of_languages
         return (found if found and is_quotable(text, language) else 0) | (
