@@ -30,17 +30,36 @@ def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flags", ["avx avx512_bf16 avx512f", "amx_bf16 amx_tile"])
-def test_auto_is_bf16_where_the_processor_has_it(
-    processor: Path, flags: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("vendor", "flags"),
+    [("AuthenticAMD", "avx avx512_bf16 avx512f"), ("GenuineIntel", "amx_bf16 avx512_bf16")],
+)
+def test_auto_is_bf16_where_it_is_faster(
+    processor: Path, vendor: str, flags: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    processor.write_text(f"flags : {flags}\n")
+    processor.write_text(f"processor : 0\nvendor_id : {vendor}\nflags : {flags}\n")
     assert resolve_precision("onnx", "auto") == resolve_precision("onnx", "bf16") == "bf16"
     assert caplog.messages == ["COVERSUMM_EMBEDDER_PRECISION=auto: bf16"]
     assert resolve_precision("onnx", "fp32") == "fp32"
     for other in ("none", "onnx:folder", "sentence-transformers:x"):
         assert resolve_precision(other, "auto") == "fp32"
+
+
+def test_auto_is_fp32_where_bf16_is_known_to_be_slower(
+    processor: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    processor.write_text("vendor_id\t: GenuineIntel\nflags\t\t: avx512_bf16 avx512_fp16\n")
+    assert (resolve_precision("onnx", "auto"), resolve_precision("onnx", "bf16")) == (
+        "fp32",
+        "bf16",
+    )
+    slower = "on Intel processors without AMX bf16 embeds 0.6 to 0.9 times as fast as fp32"
+    assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
+        ("INFO", f"COVERSUMM_EMBEDDER_PRECISION=auto: fp32 ({slower})"),
+        ("WARNING", f"COVERSUMM_EMBEDDER_PRECISION=bf16: {slower}"),
+    ]
 
 
 def test_another_processor_computes_in_fp32_alone(

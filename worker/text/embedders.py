@@ -167,7 +167,9 @@ def _declared(engine: EmbeddingEngine | None, file: Path | None) -> EmbeddingEng
 
 
 def resolve_precision(spec: str, precision: str) -> Precision:
-    """The precision of the engine `spec`: `auto` is bf16 if this process can, and logs its choice.
+    """The precision of the engine `spec`: `auto` is bf16 if this process can, and is not known to
+    be slower so, and logs its choice. It follows from the processor, not from a measurement, which
+    might choose otherwise at the next start: the state is that of one precision.
 
     Raises EngineError for `bf16` where it cannot.
     """
@@ -177,16 +179,20 @@ def resolve_precision(spec: str, precision: str) -> Precision:
         raise EngineError(
             f"{PRECISION_VARIABLE}=bf16 is for the embedder {DEFAULT} alone, not {spec}"
         )
-    from worker.text.openvino import bf16_problem
+    from worker.text.openvino import bf16_loss, bf16_problem
 
     problem = bf16_problem()
     if precision == "auto":
+        why_not = problem or bf16_loss()
         log.info(
-            "%s=auto: %s", PRECISION_VARIABLE, "bf16" if problem is None else f"fp32 ({problem})"
+            "%s=auto: %s", PRECISION_VARIABLE, "bf16" if why_not is None else f"fp32 ({why_not})"
         )
-    elif problem is not None:
+        return "bf16" if why_not is None else "fp32"
+    if problem is not None:
         raise EngineError(f"{PRECISION_VARIABLE}=bf16: {problem}")
-    return "bf16" if problem is None else "fp32"
+    if loss := bf16_loss():
+        log.warning("%s=bf16: %s", PRECISION_VARIABLE, loss)
+    return "bf16"
 
 
 def available_cores() -> int:

@@ -60,16 +60,21 @@ def engine_identity(engine: EmbeddingEngine) -> EngineIdentity:
 
 def machine_type() -> str:
     """Architecture and instruction sets; on macOS only the architecture."""
-    try:
-        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        name, _, listed = line.partition(":")
-        if begins := _INSTRUCTION_SETS.get(name.strip()):
+    for name, begins in _INSTRUCTION_SETS.items():
+        if (listed := processor_fact(name)) is not None:
             sets = {flag for flag in listed.split() if flag.startswith(begins)}
             return " ".join([platform.machine(), *sorted(sets)])
     return platform.machine()
+
+
+def processor_fact(name: str) -> str | None:
+    """What Linux says of the first core under this name, such as `vendor_id`; None elsewhere."""
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    facts = (line.partition(":") for line in lines)
+    return next((fact.strip() for said, _, fact in facts if said.strip() == name), None)
 
 
 def software(packages: Iterable[str]) -> str:
