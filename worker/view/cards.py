@@ -4,6 +4,7 @@ counts, its sentences with the ids of their reviews, and its pros and cons.
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, Final
@@ -34,7 +35,7 @@ def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
             markup=False,
         )
         _print_card(console, json.loads(body))
-        yield text.getvalue().encode()
+        yield re.sub(" +$", "", text.getvalue(), flags=re.MULTILINE).encode()
 
 
 def _print_card(console: Console, body: dict[str, Any]) -> None:
@@ -47,7 +48,7 @@ def _print_card(console: Console, body: dict[str, Any]) -> None:
     else:
         for facet in body.get("facets", ()):
             _print_facet(console, facet)
-        _print_sentences(console, body.get("sentences", ()))
+        _print_sentences(console, _each_text_once(body.get("sentences", ())))
     console.print()
 
 
@@ -68,8 +69,8 @@ def _print_facet(console: Console, facet: dict[str, Any]) -> None:
             _print_sentences(console, _each_text_once(facet[side]))
 
 
-def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The nearest of each text: a facet is three sentences, and its card is read, not counted."""
+def _each_text_once(sentences: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The nearest of each text: a card is read, not counted."""
     nearest: dict[str, dict[str, Any]] = {}
     for one in sentences:
         nearest.setdefault(one["text"], one)
