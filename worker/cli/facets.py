@@ -137,9 +137,9 @@ def try_(
         events, unusable = trial.events_of(reviews, settings)
     entity = trial.chosen(events, entity)
     views = trial.tried(entity, events[entity], settings, after)
-    moved = trial.moves(*views)
-    output.note(f"{entity}: {output.many(len(events[entity]), 'reviews')}")
-    show(trial.counts(*views), SUBJECTS, as_json)
+    counts, moved = trial.compared(*views)
+    output.note(f"{entity}: {output.many(views[1].review_count, 'reviews')}")
+    show(counts, SUBJECTS, as_json)
     if not as_json and moved:
         output.say(f"\nthe largest of {output.many(len(moved), 'moves')}; --json has all")
     show(moved if as_json else moved[:MOVES], MOVED, as_json)

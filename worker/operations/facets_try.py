@@ -1,8 +1,7 @@
 """What other facets change for an entity of files (`facets try`). Each text is embedded once."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +23,6 @@ from worker.storage.vectors import open_vector_store
 from worker.view import output
 
 AT_ONCE: Final = 100  # reviews between two updates of the progress
-NOTHING: Final[AbstractSet[bytes]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Subjects(EntityView):
     """All sentences of an entity's facets, by label in the order of the definitions."""
 
     entity: EntityRows
-    sentences: Mapping[str, AbstractSet[bytes]]
+    sentences: Mapping[str, set[bytes]]
     mentions: Mapping[str, int]  # reviews with the words of a facet that has any
     partition: int | None = None
     next_offset: int | None = None
@@ -56,30 +54,28 @@ class Subjects(EntityView):
         return cls(*source.counts, entity, sentences, counted)
 
 
-def counts(before: Subjects, after: Subjects) -> Iterator[dict[str, Any]]:
-    """Of each facet, before and after; null where it has none."""
+def compared(
+    before: Subjects, after: Subjects
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The counts of each facet, before and after (null: it has none); and the sentences that moved,
+    by the facets that they left and came to, the most first.
+    """
+    counts, moved = [], defaultdict[bytes, tuple[list[str], list[str]]](lambda: ([], []))
     for label in [*after.sentences, *(before.sentences.keys() - after.sentences.keys())]:
         sets = [view.sentences.get(label) for view in (before, after)]
-        yield {
-            "facet": label,
-            "mentions": [view.mentions.get(label) for view in (before, after)],
-            "sentences": [None if found is None else len(found) for found in sets],
-        }
-
-
-def moves(before: Subjects, after: Subjects) -> list[dict[str, Any]]:
-    """Sentences by the facets that they left and came to, the most first."""
-    moved: dict[bytes, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
-    for row in counts(before, after):
-        was, now = (view.sentences.get(row["facet"], NOTHING) for view in (before, after))
+        mentions = [view.mentions.get(label) for view in (before, after)]
+        sizes = [None if found is None else len(found) for found in sets]
+        counts.append({"facet": label, "mentions": mentions, "sentences": sizes})
+        was, now = (found or set() for found in sets)
         for at, names in enumerate((was - now, now - was)):
             for name in names:
-                moved[name][at].append(row["facet"])
-    groups: dict[tuple[tuple[str, ...], ...], dict[str, str]] = defaultdict(dict)
+                moved[name][at].append(label)
+    groups = defaultdict[tuple[tuple[str, ...], ...], dict[str, str]](dict)
     for name, (left, came) in sorted(moved.items()):
         groups[tuple(left), tuple(came)][name.decode()] = after.entity.text_and_details(name)[0]
     largest_first = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    return [{"from": left, "to": came, "sentences": texts} for (left, came), texts in largest_first]
+    keys = ("from", "to", "sentences")
+    return counts, [dict(zip(keys, (*way, texts), strict=True)) for way, texts in largest_first]
 
 
 def events_of(reviews: ReviewFiles, settings: Settings) -> tuple[dict[str, list[Record]], int]:
