@@ -31,21 +31,19 @@ from worker.text.splitting import split_sentences
 
 RESULTS = Path(__file__).with_name("results") / "facets.json"
 STAYS = preset("stays")
-PHRASES = re.sub(r"\nwords.*?(?=\n\w+(\.\w+)? = |\n\n|\Z)", "", STAYS, flags=re.DOTALL)
+_, SIDES_OF, _REST = re.split(r"(?=\[polarity\])|(?=\n\[\[facet\]\])", STAYS, maxsplit=2)
+WORDS = re.sub(r"\n(quotes|sides) = .*", "", _REST)
+PHRASES = re.sub(r"\nwords.*?(?=\n\w+(\.\w+)? = |\n\n|\Z)", "", WORDS, flags=re.DOTALL)
 ENTITIES = 60  # of sizes that native code takes
-POLARITY = """
-[polarity]
-good = ["It was excellent.", "It was better than we expected.", "Everything was perfect."]
-bad = ["It was terrible.", "It did not work.", "We were disappointed."]
-"""
 VISIBLE = re.compile(r"^(name = .*)$(?!\nhidden)", re.MULTILINE)
 VARIANTS = {
     "no facets": "",
     "facets": PHRASES,
-    "facets with words": STAYS,
+    "facets with words": WORDS,
+    "facets with sides": SIDES_OF + VISIBLE.sub(r"\1\nsides = 1", PHRASES),
+    "the preset": STAYS,  # it quotes words, and has sides
     "one language": 'languages = ["en"]\n' + STAYS,
     "two languages": 'languages = ["en", "fr"]\n' + STAYS,
-    "facets with sides": POLARITY + VISIBLE.sub(r"\1\nsides = true", PHRASES),
 }
 FRENCH = b'"language": "fr"'
 TARGETS = {"words_us_a_sentence": 30, "two_languages": 1.25, "sides": 1.5}
@@ -140,8 +138,17 @@ def main() -> None:
         "sides": round(median["facets with sides"] / median["facets"], 2),
         "words": round(median["facets with words"] / median["facets"], 2),
         "facets": round(median["facets"] / median["no facets"], 2),
-        "native_facets": round(median["native facets"] / median["native no facets"], 2),
-        "native": round(median["facets with words"] / median["native facets with words"], 2),
+        "preset": round(median["the preset"] / median["no facets"], 2),
+        **{
+            f"native_{name}": round(median[f"native {of}"] / median[f"native {over}"], 2)
+            for name, of, over in (
+                ("facets", "facets", "no facets"),
+                ("words", "facets with words", "facets"),
+                ("sides", "facets with sides", "facets"),
+                ("preset", "the preset", "no facets"),
+            )
+        },
+        "native": round(median["the preset"] / median["native the preset"], 2),
     }
     record = began("tests.bench.facets") | {
         "reviews": len(load),

@@ -13,6 +13,7 @@ from worker.facets.definitions import (
     RatingRange,
     given_vectors,
     parse_definitions,
+    preset,
     read_definitions,
 )
 from worker.facets.words import Words
@@ -65,9 +66,12 @@ def test_as_many_facets_as_are_allowed_are_read():
     assert len(parse_definitions(facets_of(MAX_FACETS), "mine.toml").facets) == MAX_FACETS
 
 
-def test_what_is_stored_is_read():
-    made = read_definitions("preset:stays")
-    assert Definitions.from_json(made.to_json()).facets == made.facets
+@pytest.mark.parametrize("hide_names", [False, True])
+def test_what_is_stored_is_read(hide_names):
+    text = f"hide_names = {str(hide_names).lower()}\n" + preset("stays")
+    made = parse_definitions(text, "mine.toml").with_threshold(0.5).with_language(["fr"])
+    read = Definitions.from_json(made.to_json())
+    assert (read.facets, read.hide_names) == (made.facets, hide_names)
 
 
 def test_the_identity_changes_with_every_definition():
@@ -81,6 +85,7 @@ def test_the_identity_changes_with_every_definition():
         GOOD + "words = ['bad']\n",
         GOOD + "words = { en = ['bad'] }\n",
         GOOD + "words = ['bad']\nquotes = 'words'\n",
+        "hide_names = true\n" + GOOD + "words = ['bad']\nquotes = 'words'\n",
     ]
     identities = {parse_definitions(text, "f").identity for text in others}
     assert len(identities) == len(others)
@@ -95,8 +100,10 @@ FACET = '[[facet]]\nname = "a"\n'
         ("", "no [[facet]]: at least one is needed"),
         ("facet = 3", "no [[facet]]: at least one is needed"),
         ("facet = [1]", "facet 1: Expected object, got int"),
-        ("x = 1\n" + GOOD, "unknown field 'x': only [[facet]], languages, polarity are expected"),
-        ("[[facets]]", "polarity are expected, did you mean facet?"),
+        ("x = 1\n" + GOOD, "unknown field 'x': only [[facet]], languages, polarity, hide_"),
+        ("[[facets]]", "hide_names are expected, did you mean facet?"),
+        ("hide_names = 'yes'\n" + GOOD, "hide_names: 'yes' is not true or false"),
+        ("hide_names = true\n" + GOOD, 'hide_names: no facet has quotes = "words"'),
         (FACET + "phrase = ['x']", "unknown field phrase, did you mean phrases?"),
         (FACET + "rating = { mim = 3 }", "rating: Object contains unknown field mim, did you mean"),
         ("[[facet]\n", "(at line 1, column 8)"),

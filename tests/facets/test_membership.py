@@ -209,3 +209,14 @@ def test_without_a_language_the_list_of_the_models_counts():
     ]
     assert [one.mentions(["still"], "", None) for one in found] == [0b10] * 4 + [0b11]
     assert len({one.definitions.identity for one in found}) == 2
+
+
+def test_names_of_persons_are_quoted_unless_they_are_hidden():
+    facet = Facet("host", newest=1, words=("host",), quotes="words")
+    text = "Sarah was an attentive host, near at hand."
+    found = [
+        FacetCriteria(Definitions([facet], hide_names=hidden), np.zeros((0, DIMENSION), np.int16))
+        for hidden in (False, True)
+    ]
+    assert [one.marks(0, 1, text, "", None) for one in found] == [1, 0]
+    assert [one.marks(0, 1, text.replace("Sarah", "Nobody"), "", None) for one in found] == [1, 1]

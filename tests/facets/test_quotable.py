@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.harness.words import can_be_quoted
-from worker.facets.quotable import is_quotable
+from tests.harness.words import can_be_quoted, names_a_person
+from worker.facets.quotable import has_personal_name, is_quotable
 
 WORDS = [
     *("The", "it", "but", "room", "quiet", "very", "hotel", "shit", "Shitty", "☐", "[b]", "wi-fi"),
@@ -50,3 +50,24 @@ def test_examples(text, language, expected):
 )
 def test_it_is_the_definition(text, language):
     assert is_quotable(text, language) is can_be_quoted(text, language)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mr. Oyelaran never answered us.", True),
+        ("mr oyelaran never answered us.", False),
+        ("MRS OYELARAN NEVER ANSWERED", True),
+        ("We wrote to Mr", False),
+        ("Sarah was rude.", True),
+        ("We liked Sarah's rooms.", True),
+        ("sarah was rude.", False),
+        ("We met SARAH.", True),
+        ("The manager Oyelaran was rude.", False),  # no first name of the list
+        ("Near St. Mark's Square.", False),
+        ("Mark met us near St. Mark's Square.", True),
+        ("We were in Paris in June.", False),
+    ],
+)
+def test_names_of_persons(text, expected):
+    assert has_personal_name(text) is names_a_person(text) is expected

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from tests.harness.model import Model, ratings
-from tests.harness.words import can_be_quoted, naive, patterns_for
+from tests.harness.words import can_be_quoted, naive, names_a_person, patterns_for
 from worker.text.language import LanguageDetector, language_code
 
 
@@ -151,6 +151,8 @@ class FacetModel(Model):
         """The sentence has a word of the facet and can be quoted."""
         language = self._words_language(key, rid, facet)
         patterns = patterns_for(facet.words, language)
+        if self.config.facets.definitions.hide_names and names_a_person(text):
+            return False
         return can_be_quoted(text, language) and any(
             has_word(pattern, text) for pattern in patterns
         )

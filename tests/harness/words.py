@@ -93,3 +93,14 @@ def can_be_quoted(text, language):
         and not any(mark in text.lower() for mark in MARKS)
         and not (found and is_in("dangling", found[0]))
     )
+
+
+def names_a_person(text):
+    """A capital after a title, or a listed first name with one that follows no saint."""
+    words = "".join(char if char.isalpha() else " " for char in text).split()
+    titles, saints, names = (LISTS["personal"][kind] for kind in ("title", "saint", "first"))
+    return any(
+        word[0] == word[0].upper() != word[0].lower()
+        and (before.lower() in titles or (word.lower() in names and before.lower() not in saints))
+        for before, word in zip(["", *words], words, strict=False)
+    )

@@ -82,7 +82,9 @@ def random_facets(random, dimension=3) -> FacetCriteria:
         for number in range(random.randint(1, 8))
     ]
     everywhere = languages if random.random() < 0.5 else ()
-    return facet_criteria(Definitions(facets, everywhere, polarity), dimension, None)
+    hide_names = any(facet.quotes_words for facet in facets) and random.random() < 0.5
+    definitions = Definitions(facets, everywhere, polarity, hide_names=hide_names)
+    return facet_criteria(definitions, dimension, None)
 
 
 def of_facets(facets, **changes):

@@ -25,6 +25,7 @@ TEXTS = [
     "Die Küche war sauber, das Bad leider klein und kalt.",
     "[h1]The old lamps of the room hummed all night",
     "good good good rooms, said the bloody clean maid",
+    "The room was quiet, said the manager, Sarah, near the old harbour.",
 ]
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [-1, 0.5, 0], [3, 0, 0], [0.3, -0.2, 0.9]]
 DATES = ["2026-11-20T12:00:00Z", "2026-11-21t00:00:00.25+01:00", "0000-02-29T23:59:60z"]

@@ -228,5 +228,9 @@ def _counts(found: Comparison) -> Iterator[tuple[object, ...]]:
             yield name, f"{count:,}", f"{100 * count / (found.entities or 1):.2f} %"
 
 
-def _name(one: SetName | Example) -> str:
-    return one.entity_id if one.facet is None else f"{one.entity_id}, {one.facet}"
+def _name(difference: SetName | Example) -> str:
+    return (
+        difference.entity_id
+        if difference.facet is None
+        else f"{difference.entity_id}, {difference.facet}"
+    )

@@ -66,7 +66,7 @@ def _arriving(watch: TopicWatch, entity: str | None) -> Iterator[list[Record]]:
     """New messages, of the entity or of all, without an end; also none."""
     while True:
         found = watch.receive()
-        yield [one for one in found if entity is None or one.key == entity.encode()]
+        yield [name for name in found if entity is None or name.key == entity.encode()]
 
 
 def _print_bodies(

@@ -218,9 +218,9 @@ class _Nearest:
             rows = rows[cosines(block.vectors[rows], chosen).max(axis=1) <= threshold]
         lowest = self._lowest
         for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
-            data, one = block.vectors[row].tobytes(), (key, block.id(row))
-            if data not in lowest or one < lowest[data]:
-                lowest[data] = one
+            data, place = block.vectors[row].tobytes(), (key, block.id(row))
+            if data not in lowest or place < lowest[data]:
+                lowest[data] = place
         if len(lowest) > 2 * self._room:
             self._cut()
 

@@ -31,7 +31,7 @@ def print_closing(
     for step in next_steps():  # a command is folded with backslashes, a sentence is wrapped
         after += folded(step, width) if step.startswith(" ") else wrap(step, width)
     shown = () if overview is None else cards([overview], styled=viewer.is_screen)
-    card = [line.rstrip() for one in shown for line in one.decode().rstrip().splitlines()]
+    card = [line.rstrip() for output in shown for line in output.decode().rstrip().splitlines()]
     heading = ["What guests say of the stay with the most reviews"] if card else []
     room = max(console.height - len(after) - 2, 2)  # the heading above, the shell's prompt below
     if viewer.is_screen and len(card) > room:

@@ -152,9 +152,9 @@ class Play:
 
     def _by_reviews(self) -> list[SummaryChanged]:
         """The summaries that have sentences, those of the most reviews first."""
-        known = (one.summary for one in self._viewer.board.entities.values())
+        known = (entity.summary for entity in self._viewer.board.entities.values())
         found = [summary for summary in known if summary and summary.sentences]
-        return sorted(found, key=lambda one: (-one.review_count, one.entity_id))
+        return sorted(found, key=lambda summary: (-summary.review_count, summary.entity_id))
 
     def _in_and_out(self) -> str:
         reviews = min(self._worker.count("events"), len(self._reviews))
@@ -196,6 +196,6 @@ class Play:
                 self._viewer.take(message, watch.kind)
                 self._received += message.value is not None
         if self._leads:
-            self._viewer.entity = next((one.entity_id for one in self._by_reviews()), None)
+            self._viewer.entity = next((summary.entity_id for summary in self._by_reviews()), None)
         self._worker.observe(self._received)
         self._update()

@@ -27,7 +27,7 @@ def bundled_reviews() -> list[tuple[bytes, bytes]]:
     reviews = sorted(map(json.loads, lines), key=lambda r: (r["created_at"], r["review_id"]))
     for review in reviews:
         review["entity_id"] = names.get(review["entity_id"], review["entity_id"])
-    events = (read_line(json.dumps(one, ensure_ascii=False).encode()) for one in reviews)
+    events = (read_line(json.dumps(review, ensure_ascii=False).encode()) for review in reviews)
     return [(key, value) for key, value in events if key is not None]
 
 

@@ -188,11 +188,14 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         facet: as defined.
         languages: each facet exists once for each of these, beside one of all its sentences.
         polarity: of facets with sides.
+        hide_names: facets that quote words quote no sentence with the name of a person
+            (`worker.facets.quotable.has_personal_name`).
     """
 
     facet: Annotated[tuple[Facet, ...], Meta(min_length=1, max_length=MAX_FACETS)]
     languages: Annotated[tuple[LanguageCode, ...], Meta(min_length=1)] | None = None
     polarity: Polarity | None = None
+    hide_names: bool = False
 
 
 class Definitions:
@@ -208,10 +211,13 @@ class Definitions:
         defined: Sequence[Facet],
         languages: Sequence[str] = (),
         polarity: Polarity | None = None,
+        *,
+        hide_names: bool = False,
     ) -> None:
         self.defined = tuple(defined)
         self.languages = tuple(languages)
         self.polarity = polarity
+        self.hide_names = hide_names
         self.identity = blake2b(self.to_json(), digest_size=16).hexdigest()
         made = list(_by_language(self.defined, self.languages) if languages else enumerate(defined))
         self.origin = tuple(number for number, _ in made)
@@ -219,9 +225,10 @@ class Definitions:
 
     def to_json(self) -> bytes:
         """The definitions as they are stored: mostly the facets alone."""
-        if not self.languages and self.polarity is None:
+        document = Document(self.defined, self.languages or None, self.polarity, self.hide_names)
+        if document == Document(self.defined):
             return msgspec.json.encode(self.defined)
-        return msgspec.json.encode(Document(self.defined, self.languages or None, self.polarity))
+        return msgspec.json.encode(document)
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Definitions":
@@ -229,7 +236,16 @@ class Definitions:
         if stored.startswith(b"["):
             return cls(_decode_facets(stored))
         document = _decode_document(stored)
-        return cls(document.facet, document.languages or (), document.polarity)
+        return cls(
+            document.facet,
+            document.languages or (),
+            document.polarity,
+            hide_names=document.hide_names,
+        )
+
+    def _with(self, defined: Sequence[Facet]) -> "Definitions":
+        """The same with other facets."""
+        return Definitions(defined, self.languages, self.polarity, hide_names=self.hide_names)
 
     def with_threshold(self, threshold: float | None) -> "Definitions":
         """The same with this threshold where a facet of phrases or vectors gives none; None: with
@@ -237,15 +253,13 @@ class Definitions:
         """
         if threshold is None or threshold == DEFAULT_THRESHOLD:
             return self
-        return Definitions(
+        return self._with(
             [
                 replace(facet, threshold=threshold)
                 if facet.is_exclusive and facet.threshold is None
                 else facet
                 for facet in self.defined
-            ],
-            self.languages,
-            self.polarity,
+            ]
         )
 
     def with_language(self, languages: Sequence[str] | None) -> "Definitions":
@@ -260,7 +274,7 @@ class Definitions:
             else facet
             for facet in self.defined
         ]
-        return Definitions(defined, self.languages, self.polarity)
+        return self._with(defined)
 
     @cached_property
     def visible(self) -> tuple[int, ...]:
@@ -360,7 +374,8 @@ def parse_definitions(text: str, source: str) -> Definitions:
     try:
         document = parse_toml(text)
         facets, languages = list(_facets(document, text)), _languages(document)
-        definitions = Definitions(facets, languages, _polarity(document))
+        polarity, hide_names = _polarity(document), _hides_names(document, facets)
+        definitions = Definitions(facets, languages, polarity, hide_names=hide_names)
         _check_together(definitions)
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: {source}: {error}") from None
@@ -380,6 +395,16 @@ def _languages(document: Mapping[str, Any]) -> tuple[str, ...]:
     if len(set(languages)) < len(languages):
         raise ValueError("languages: one is given twice")
     return languages
+
+
+def _hides_names(document: Mapping[str, Any], facets: Sequence[Facet]) -> bool:
+    """Whether the file hides the names of persons. Raises ValueError."""
+    hides = document.get("hide_names", False)
+    if not isinstance(hides, bool):
+        raise ValueError(f"hide_names: {hides!r} is not true or false")
+    if hides and not any(facet.quotes_words for facet in facets):
+        raise ValueError('hide_names: no facet has quotes = "words": no other hides names')
+    return hides
 
 
 def _polarity(document: Mapping[str, Any]) -> Polarity | None:
@@ -422,7 +447,7 @@ def _check_together(definitions: Definitions) -> None:
 
 def _facets(document: Mapping[str, Any], text: str) -> Iterator[Facet]:
     """The checked facets. Raises ValueError."""
-    known = {"facet": "[[facet]]", "languages": "languages", "polarity": "polarity"}
+    known = {name: name for name in Document.__struct_fields__} | {"facet": "[[facet]]"}
     if unknown := sorted(document.keys() - known.keys()):
         raise ValueError(
             f"unknown field {unknown[0]!r}: only {', '.join(known.values())} are expected"

@@ -30,7 +30,7 @@ from worker.facets.definitions import (
     given_vectors,
 )
 from worker.facets.polarity import Direction
-from worker.facets.quotable import is_quotable
+from worker.facets.quotable import has_personal_name, is_quotable
 from worker.facets.words import Meaning, Words
 from worker.text.language import LanguageDetector
 
@@ -183,8 +183,8 @@ class FacetCriteria:
         )
         self._with_language = sum(
             1 << at
-            for at, one in enumerate(definitions.defined)
-            if definitions.languages or one.language is not None
+            for at, facet in enumerate(definitions.defined)
+            if definitions.languages or facet.language is not None
         )
         self._of_definition = [
             sum(1 << number for number, origin in enumerate(definitions.origin) if origin == at)
@@ -291,6 +291,8 @@ class FacetCriteria:
 
     def quotable(self, text: str, language: str, tag: str | None) -> int:
         """The facets by whose language the sentence can be quoted."""
+        if self.definitions.hide_names and has_personal_name(text):
+            return 0
         found = self.quoting_bits & self._of_languages
         others = self.quoting_bits & ~self._of_languages
         return (found if found and is_quotable(text, language) else 0) | (

@@ -114,9 +114,9 @@ class NewestReviews:
         """The reviews before this end."""
         return self._items[: bisect_left(self._items, end)]
 
-    def between(self, one: Item, other: Item) -> list[Item]:
+    def between(self, item: Item, other: Item) -> list[Item]:
         """The reviews from one end to another, in any order."""
-        low, high = sorted((one, other))
+        low, high = sorted((item, other))
         return self._items[bisect_left(self._items, low) : bisect_left(self._items, high)]
 
     def _trim(self, most: int) -> None:

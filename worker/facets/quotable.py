@@ -2,8 +2,8 @@
 
 A sentence is quotable if it has 5 to 32 words, at most 500 characters, three words that are not
 generic, no mark of a template and no profane word, and does not begin with a word that refers to
-what was said before. It is a function of the sentence and of its review's language. The words are
-in `quotable.toml`.
+what was said before. Where a facets file hides names it has none of a person either. It is a
+function of the sentence and of its review's language. The words are in `quotable.toml`.
 """
 
 import re
@@ -24,6 +24,7 @@ _TEMPLATE: Final = re.compile(
     "|https?:|www\\.",
     re.IGNORECASE,
 )
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 
 class _List:
@@ -69,3 +70,18 @@ def is_quotable(text: str, language: str | None) -> bool:
         return False
     generic = lists["generic"].get(code, ())
     return count - sum(word in generic for word in words) >= FEWEST_SPECIFIC
+
+
+def has_personal_name(text: str) -> bool:
+    """True if a word with a capital follows a title or is a frequent first name. Rare first names,
+    and surnames by themselves, are missed.
+    """
+    lists, before = _lists()["personal"], ""
+    for word in _LETTERS.findall(text):
+        folded = word.casefold()
+        if word[0].isupper() and (
+            before in lists["title"] or (folded in lists["first"] and before not in lists["saint"])
+        ):
+            return True
+        before = folded
+    return False

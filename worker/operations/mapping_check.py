@@ -168,7 +168,7 @@ class MappingCheck:
             yield f"{topic}: {rule.name} found no {', '.join(empty)} in any of these records"
         kinds = {kind for of, by, kind, _ in self.noted if (of, by) == (topic, rule.name)}
         if EMPTY in kinds and FILLED not in kinds:
-            paths = ", ".join(path.text for one in rule.of_items for path in one.paths)
+            paths = ", ".join(path.text for items in rule.of_items for path in items.paths)
             yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
         for name in names:
             number, first = self.noted.get((topic, rule.name, LEFT_OUT, name), (0, ""))

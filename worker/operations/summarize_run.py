@@ -148,8 +148,8 @@ def _recount(change: dict[str, Any], now: dict[str, Any]) -> None:
     """Give a change and its facets, or one of these, the counts and the order of a view."""
     change |= {name: now[name] for name in COUNTS if name in change}
     if "facets" in change:
-        facets = {(one["name"], one.get("language")): one for one in change["facets"]}
-        change["facets"] = [facets[one["name"], one.get("language")] for one in now["facets"]]
+        facets = {(facet["name"], facet.get("language")): facet for facet in change["facets"]}
+        change["facets"] = [facets[facet["name"], facet.get("language")] for facet in now["facets"]]
         for facet, counted_now in zip(change["facets"], now["facets"], strict=True):
             _recount(facet, counted_now)
 

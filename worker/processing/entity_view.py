@@ -320,7 +320,10 @@ class FacetsView(EntityView):
             *source.counts,
             source.header.ratings.ratings(),
             None if published is None else published.sequence,
-            tuple(_facet(source, members, one) for one in members.ordered(source.extent.language)),
+            tuple(
+                _facet(source, members, counted)
+                for counted in members.ordered(source.extent.language)
+            ),
         )
 
 
@@ -357,13 +360,13 @@ class Overview(EntityView):
         facets = members.turns(language, source.language_min)
         walks = [
             Walk(
-                members.scan(one.number),
+                members.scan(counted.number),
                 source.entity.dimension,
                 extent.threshold,
                 CANDIDATES,
                 by_text=source.by_text,
             )
-            for one in facets
+            for counted in facets
         ]
         turns = in_turn(walks, extent.count)
         sentences = []
@@ -386,7 +389,7 @@ class Overview(EntityView):
             source.header.ratings.ratings(),
             extent.threshold,
             tuple(sentences),
-            tuple(_facet(source, members, one, with_authors=False) for one in facets),
+            tuple(_facet(source, members, counted, with_authors=False) for counted in facets),
             language or UNSET,
         )
 
@@ -465,16 +468,16 @@ class _Members:
             self._bits.append(bits)
             self._signs.append(members.signs(block.vectors, block.places))
             reviews.add(block.reviews, bits)
-            for one in self._counted:
-                one.sentences += len(rows_of(bits, one.number))
+            for counted in self._counted:
+                counted.sentences += len(rows_of(bits, counted.number))
         for (found, rating), count in reviews.counts(members).items():
-            for one in self._counted:
-                if found >> one.number & 1:
-                    one.reviews = one.reviews.plus(rating, count)
+            for counted in self._counted:
+                if found >> counted.number & 1:
+                    counted.reviews = counted.reviews.plus(rating, count)
         for (found, rating), count in members.mention_counts().items():
-            for one in self._counted:
-                if found >> one.number & 1:
-                    one.mentions = one.mentions.plus(rating, count)
+            for counted in self._counted:
+                if found >> counted.number & 1:
+                    counted.mentions = counted.mentions.plus(rating, count)
 
     def ordered(self, language: str | None = None) -> list[_Counted]:
         """The visible facets by descending mentions, sentences, then name; with a language those of
@@ -482,13 +485,17 @@ class _Members:
         """
         if language is not None:
             check_language(self._definitions, language)
-        found = (one for one in self._counted if language in (None, one.facet.language))
+        found = (counted for counted in self._counted if language in (None, counted.facet.language))
         return sorted(found, key=_Counted.place)
 
     @property
     def language(self) -> str | None:
         """The declared language with the most sentences, the first of equals; None without any."""
-        sizes = {one.facet.language: one.sentences for one in self._counted if self._takes_all(one)}
+        sizes = {
+            counted.facet.language: counted.sentences
+            for counted in self._counted
+            if self._takes_all(counted)
+        }
         return max(self._definitions.languages, key=sizes.__getitem__, default=None)
 
     def turns(self, language: str | None, language_min: int) -> list[_Counted]:
@@ -496,10 +503,10 @@ class _Members:
         sentences of a language, and those of a language with fewer than `language_min` sentences.
         """
         return [
-            one
-            for one in self.ordered(language)
-            if (one.sentences >= language_min if one.facet.language else one.is_there)
-            and not self._takes_all(one)
+            counted
+            for counted in self.ordered(language)
+            if (counted.sentences >= language_min if counted.facet.language else counted.is_there)
+            and not self._takes_all(counted)
         ]
 
     def _takes_all(self, counted: _Counted) -> bool:
@@ -522,15 +529,18 @@ class _Members:
 
 
 def _facet(
-    source: Source, members: _Members, one: _Counted, *, with_authors: bool = True
+    source: Source, members: _Members, counted: _Counted, *, with_authors: bool = True
 ) -> FacetSummary:
     """The facet as it is published, or its quotes without their authors."""
-    facet = one.facet
-    summary = facet.with_counts(one.sentences, one.reviews, one.mentions)
+    facet = counted.facet
+    summary = facet.with_counts(counted.sentences, counted.reviews, counted.mentions)
     sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
     nearest = {
         name: _nearest(
-            source, members.size(one.number, sign), members.scan(one.number, sign), with_authors
+            source,
+            members.size(counted.number, sign),
+            members.scan(counted.number, sign),
+            with_authors,
         )
         for name, sign in sets.items()
     }

@@ -84,7 +84,7 @@ class Partitions:
         """The indexes of the records that are not applied yet."""
         numbers = {record.partition for record in records}
         applied = {number: self[number].next_offset or 0 for number in numbers}
-        return [i for i, one in enumerate(records) if one.offset >= applied[one.partition]]
+        return [i for i, record in enumerate(records) if record.offset >= applied[record.partition]]
 
     def on_processed(self, rows: Mapping[int, Changes], next_offsets: Mapping[int, int]) -> None:
         """Lay these rows over the stored ones; they contain all records below these offsets."""

@@ -215,20 +215,20 @@ class Processor:
             messages = self._publish(planned, records, load, done)
             rows = changed_rows(changes, next_offsets, self._partitions, self.config, load, done)
         except TooMuch:
-            for one in changes:  # read again from the committed rows
-                self._entities.drop(one.key)
+            for change in changes:  # read again from the committed rows
+                self._entities.drop(change.key)
             if native is not None and done is not None:
                 native.drop(done.touched)
             raise
-        for one in changes:
-            if one.end is not None:
-                self._entities.drop(one.key)
-            elif one.is_new:
-                self._entities.put(one.key, one.entity)
+        for change in changes:
+            if change.end is not None:
+                self._entities.drop(change.key)
+            elif change.is_new:
+                self._entities.put(change.key, change.entity)
         stats = self._count(records, planned, messages, embedder, usual)
         stats.lone_surrogates = NOTES.records - before
         stats.mapping_notes = NOTES.take()
-        touched = [one.key for one in changes]
+        touched = [change.key for change in changes]
         self._internal_errors = in_a_row
         if done is not None:
             count_native(stats, done)
@@ -300,7 +300,7 @@ class Processor:
         if entity is None:
             row = describe(last_change_key(key.entity_id.encode()))
             raise CorruptRow(row, "of an entity without rows")
-        return [last_message(entity, key.partition, one, self.config) for one in last]
+        return [last_message(entity, key.partition, published, self.config) for published in last]
 
     def _add_rows(self, batch: ProcessedBatch) -> ProcessedBatch:
         """Lay the rows over the committed ones for the next micro-batch, and evict entities."""
@@ -380,7 +380,7 @@ class Processor:
             elif selection.is_all:
                 events[i] = event
             elif isinstance(event, list):
-                if own := [one for one in event if self._is_selected(records[i], one)]:
+                if own := [part for part in event if self._is_selected(records[i], part)]:
                     events[i] = own
             elif self._is_selected(records[i], event):
                 events[i] = event

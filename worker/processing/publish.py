@@ -61,8 +61,8 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
     if outbox.config.mapping is not None:
         changes.join_steps()
     texts = _LiveTexts(entity)
-    (one,) = entity.summary.sets
-    one.now = one.published
+    (ranked,) = entity.summary.sets
+    ranked.now = ranked.published
     summary = Publisher(entity.summary, changes, outbox, texts)
     facets = _facets(changes, is_behind=is_behind)
     others = None if facets is None else Publisher(facets.tracked, changes, outbox, texts)
@@ -81,7 +81,7 @@ def publish(changes: EntityChanges, outbox: Outbox) -> None:
         if changes.newest is not None:
             facets.newest = changes.newest
     texts.release()
-    one.part = None
+    ranked.part = None
     if changes.end is None:
         entity.review_count, entity.sentence_count = changes.review_count, changes.sentence_count
         entity.ratings = changes.ratings
@@ -199,8 +199,8 @@ class Publisher:
                 ratings=counts.ratings.ratings(),
             )
             return Draft(index, record, tracked.topic, facets, parts, [])
-        (one,), (part,) = tracked.sets, parts
-        now, published = one.now, one.published
+        (ranked,), (part,) = tracked.sets, parts
+        now, published = ranked.now, ranked.published
         summary = SummaryChanged(
             entity_id,
             config.epoch,
@@ -283,13 +283,13 @@ def _facets(changes: EntityChanges, *, is_behind: bool) -> EntityFacets | None:
 
 def _ranked(entity: CachedEntity, ranking: Ranking, texts: _LiveTexts, is_wanted: bool) -> bool:
     """Update the summary after a step; whether it changed."""
-    (one,) = entity.summary.sets
+    (ranked,) = entity.summary.sets
     sentences = texts.of(ranking.ids)
     now = digests(sentences)
-    is_changed = now != one.now  # in any order
+    is_changed = now != ranked.now  # in any order
     if is_changed or is_wanted:
-        one.now = now
-        one.part = SetPart(None, sentences, ranking, entity.cached_bytes)
+        ranked.now = now
+        ranked.part = SetPart(None, sentences, ranking, entity.cached_bytes)
     return is_changed
 
 

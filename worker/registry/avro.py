@@ -96,10 +96,10 @@ class AvroSchema:
             shape.define(schema)
             shape.check(schema)
             branches = schema if isinstance(schema, list) else [schema]
-            alone = [shape.alone(one) for one in branches]
-            parsed = [fastavro.parse_schema(one) for one in alone]
-            skips = [skip_of(one, {}) for one in alone]
-            names = [_name(one, known) for one in alone]
+            alone = [shape.alone(branch) for branch in branches]
+            parsed = [fastavro.parse_schema(schema) for schema in alone]
+            skips = [skip_of(schema, {}) for schema in alone]
+            names = [_name(schema, known) for schema in alone]
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadSchema(f"it is not JSON: {error}") from None
         except BadSchema:
@@ -162,8 +162,8 @@ class _Shape:
         """Note the named types in a schema. Raises BadSchema."""
         _check_depth(level)
         if isinstance(schema, list):
-            for one in schema:
-                self.define(one, namespace, level + 1)
+            for part in schema:
+                self.define(part, namespace, level + 1)
         if not isinstance(schema, dict):
             return
         kind = schema.get("type")
@@ -171,8 +171,8 @@ class _Shape:
             name = _full_name(schema, namespace)
             namespace = name.rpartition(".")[0]
             self._definitions.setdefault(name, (schema, namespace))
-        for one in (kind, schema.get("items"), schema.get("values"), *_types(schema)):
-            self.define(one, namespace, level + 1)
+        for part in (kind, schema.get("items"), schema.get("values"), *_types(schema)):
+            self.define(part, namespace, level + 1)
 
     def check(self, schema: Any) -> None:
         """Raise BadSchema unless its values are bounded by their bytes."""
@@ -182,7 +182,7 @@ class _Shape:
     def _measure(self, schema: Any, namespace: str, level: int) -> _Measure:
         _check_depth(level)
         if isinstance(schema, list) and schema:
-            parts = [self._measure(one, namespace, level + 1) for one in schema]
+            parts = [self._measure(branch, namespace, level + 1) for branch in schema]
             most = max(part.excess for part in parts)
             return _Measure(most - VALUES_PER_BYTE, 1 + max(part.height for part in parts))
         if isinstance(schema, str):
@@ -214,7 +214,7 @@ class _Shape:
             return known
         self._measured[name] = None
         schema, inside = self._definitions[name]
-        parts = [self._measure(one, inside, level + 1) for one in _types(schema)]
+        parts = [self._measure(branch, inside, level + 1) for branch in _types(schema)]
         least = {"enum": 1, "fixed": schema.get("size", 0)}.get(schema["type"], 0)
         self._measured[name] = found = _Measure(
             1 - VALUES_PER_BYTE * least + sum(part.excess for part in parts) + _aliased(schema),
@@ -225,9 +225,9 @@ class _Shape:
         return found
 
     def _resolved(self, name: str, namespace: str) -> str:
-        for one in (f"{namespace}.{name}", name):
-            if one in self._definitions:
-                return one
+        for candidate in (f"{namespace}.{name}", name):
+            if candidate in self._definitions:
+                return candidate
         raise BadSchema(f"there is no type {name!r:.80}")
 
     def alone(self, schema: Any, namespace: str = "", used: set[str] | None = None) -> Any:
@@ -236,7 +236,7 @@ class _Shape:
         """
         used = set() if used is None else used
         if isinstance(schema, list):
-            return [self.alone(one, namespace, used) for one in schema]
+            return [self.alone(branch, namespace, used) for branch in schema]
         if isinstance(schema, str):
             return schema if schema in _MIN_BYTES else self._alone_named(schema, namespace, used)
         kind = schema["type"]
@@ -256,18 +256,18 @@ class _Shape:
             return name
         used.add(name)
         schema, inside = self._definitions[name]
-        kept: dict[str, Any] = {one: schema[one] for one in _KEPT if one in schema}
+        kept: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
         if schema["type"] in _RECORDS:
             kept["fields"] = [
-                {key: one[key] for key in ("name", "aliases") if key in one}
-                | {"type": self.alone(one["type"], inside, used)}
-                for one in schema["fields"]
+                {key: field[key] for key in ("name", "aliases") if key in field}
+                | {"type": self.alone(field["type"], inside, used)}
+                for field in schema["fields"]
             ]
-            names = tuple(one["name"] for one in schema["fields"])
-            for one in schema["fields"]:
-                for alias in one.get("aliases", ()):
+            names = tuple(field["name"] for field in schema["fields"])
+            for field in schema["fields"]:
+                for alias in field.get("aliases", ()):
                     if alias not in names:
-                        self.aliases.setdefault(names, {}).setdefault(alias, one["name"])
+                        self.aliases.setdefault(names, {}).setdefault(alias, field["name"])
         return {"name": name, **kept, **(_scale(schema) if schema["type"] == "fixed" else {})}
 
 
@@ -287,12 +287,12 @@ def _types(schema: Mapping[str, Any]) -> list[Any]:
     """The types of a record's fields; empty for other types."""
     if schema.get("type") not in _RECORDS:
         return []
-    return [one["type"] for one in schema["fields"]]
+    return [field["type"] for field in schema["fields"]]
 
 
 def _aliased(schema: Mapping[str, Any]) -> int:
     """The number of values of a record that are read under a second name."""
-    return sum(len(one.get("aliases", ())) for one in schema.get("fields", ()))
+    return sum(len(field.get("aliases", ())) for field in schema.get("fields", ()))
 
 
 def _add_aliases(value: Any, aliases: Mapping[tuple[str, ...], Mapping[str, str]]) -> None:
@@ -330,9 +330,9 @@ def _name(schema: Any, known: Container[str]) -> str:
     if not isinstance(schema, dict) or schema["type"] not in _RECORDS:
         return ""
     names: list[str] = [
-        one.rpartition(".")[2] for one in (schema["name"], *schema.get("aliases", ()))
+        full.rpartition(".")[2] for full in (schema["name"], *schema.get("aliases", ()))
     ]
-    return next((one for one in names if one in known), names[0])
+    return next((name for name in names if name in known), names[0])
 
 
 def _bad(detail: str) -> BadEvent:

@@ -197,7 +197,7 @@ class SchemaRegistry:
             raise
         if answer.get("is_compatible"):
             return []
-        return [str(one) for one in answer.get("messages") or ["it is not compatible"]]
+        return [str(message) for message in answer.get("messages") or ["it is not compatible"]]
 
     # -- HTTP
 

@@ -63,7 +63,7 @@ class Scan:
 def skip_of(schema: Any, named: dict[str, Skip]) -> Skip:
     """The way to skip a value of a checked schema; adds the types that it defines to `named`."""
     if isinstance(schema, list):
-        branches = [skip_of(one, named) for one in schema]
+        branches = [skip_of(branch, named) for branch in schema]
         return lambda scan: branches[scan.long()](scan)
     if isinstance(schema, str):
         return named.get(schema) or _primitive(schema)
@@ -77,7 +77,7 @@ def skip_of(schema: Any, named: dict[str, Skip]) -> Skip:
     elif kind in ("record", "error"):
         fields: list[Skip] = []  # which may be of this type themselves
         named[schema["name"]] = _record(fields)
-        fields += [skip_of(one["type"], named) for one in schema["fields"]]
+        fields += [skip_of(field["type"], named) for field in schema["fields"]]
     else:
         return skip_of(kind, named)
     return named[schema["name"]]
@@ -100,8 +100,8 @@ def _text(scan: Scan) -> None:
 def _record(fields: list[Skip]) -> Skip:
     def skip(scan: Scan) -> None:
         scan.enter()
-        for one in fields:
-            one(scan)
+        for skip_field in fields:
+            skip_field(scan)
         scan.leave()
 
     return skip

@@ -75,7 +75,7 @@ def _leave_out(schema: Any, unused: Collection[str]) -> None:
     """Remove these fields from the record of facets, wherever that is."""
     if isinstance(schema, dict):
         if schema.get("name") == record_name(FacetSummary):
-            schema["fields"] = [one for one in schema["fields"] if one["name"] not in unused]
+            schema["fields"] = [field for field in schema["fields"] if field["name"] not in unused]
         for part in schema.values():
             _leave_out(part, unused)
     elif isinstance(schema, list):
@@ -106,15 +106,15 @@ def _schema(kind: inspect.Type, defined: set[str]) -> Any:
 
 def _union(kind: inspect.UnionType, defined: set[str]) -> Any:
     """Null first. A vector is bytes: an array of numbers takes eight times as long to read."""
-    kinds = [_bare(one) for one in kind.types]
-    is_vector = any(isinstance(one, inspect.BytesType) for one in kinds)
+    kinds = [_bare(branch) for branch in kind.types]
+    is_vector = any(isinstance(branch, inspect.BytesType) for branch in kinds)
     parts = [
-        _schema(one, defined)
-        for one in kinds
-        if not isinstance(one, inspect.NoneType)
-        and not (is_vector and isinstance(one, inspect.ListType))
+        _schema(branch, defined)
+        for branch in kinds
+        if not isinstance(branch, inspect.NoneType)
+        and not (is_vector and isinstance(branch, inspect.ListType))
     ]
-    is_nullable = any(isinstance(one, inspect.NoneType) for one in kinds)
+    is_nullable = any(isinstance(branch, inspect.NoneType) for branch in kinds)
     parts.sort(key=lambda part: not isinstance(part, str))  # a union's order has no meaning here
     union = ["null", *parts] if is_nullable else parts
     return union if len(union) > 1 else union[0]
@@ -130,7 +130,7 @@ def _record(kind: inspect.StructType, defined: set[str]) -> Any:
         return name
     defined.add(name)
     doc = " ".join((kind.cls.__doc__ or "").split())
-    fields = [_field(one, defined) for one in kind.fields]
+    fields = [_field(field, defined) for field in kind.fields]
     return {"type": "record", "name": name, "doc": doc, "fields": fields}
 
 
@@ -155,7 +155,7 @@ def _is_nullable(kind: Any) -> bool:
 def _description(kind: inspect.Type) -> str:
     """The text of a field's type, or of the only one besides null that has one."""
     if isinstance(kind, inspect.UnionType):
-        texts = [text for one in kind.types if (text := _description(one))]
+        texts = [text for branch in kind.types if (text := _description(branch))]
         return texts[-1] if texts else ""
     if isinstance(kind, inspect.Metadata):
         own = (kind.extra_json_schema or {}).get("description", "")

@@ -109,7 +109,7 @@ def _pruned(members: dict[str, Any], kind: type[Struct]) -> dict[str, Any]:
         inner = nested.get(name)
         if inner is not None and value is not None:
             value = (
-                [_pruned(one, inner) for one in value]
+                [_pruned(item, inner) for item in value]
                 if isinstance(value, list)
                 else _pruned(value, inner)
             )
@@ -122,21 +122,21 @@ def _shape(kind: type[Struct]) -> tuple[frozenset[str], dict[str, type[Struct]]]
     """The fields that may be absent and not null, and those that are structs or lists of them."""
     fields = inspect.type_info(kind).fields  # type: ignore[attr-defined]
     optional = frozenset(
-        one.encode_name
-        for one in fields
-        if not one.required and one.default is NODEFAULT and not _may_be_null(one.type)
+        field.encode_name
+        for field in fields
+        if not field.required and field.default is NODEFAULT and not _may_be_null(field.type)
     )
     nested = {}
-    for one in fields:
-        inner = one.type
+    for field in fields:
+        inner = field.type
         while isinstance(inner, inspect.Metadata | inspect.ListType):
             inner = inner.type if isinstance(inner, inspect.Metadata) else inner.item_type
         if isinstance(inner, inspect.StructType):
-            nested[one.encode_name] = inner.cls
+            nested[field.encode_name] = inner.cls
     return optional, nested
 
 
 def _may_be_null(kind: inspect.Type) -> bool:
     if isinstance(kind, inspect.UnionType):
-        return any(isinstance(one, inspect.NoneType) for one in kind.types)
+        return any(isinstance(branch, inspect.NoneType) for branch in kind.types)
     return False

@@ -89,15 +89,17 @@ class SchemaLookup:
             if has_frames:
                 frames |= {
                     raw[:FRAME_BYTES]
-                    for one in records
-                    if (raw := getattr(one, part))
+                    for record in records
+                    if (raw := getattr(record, part))
                     and is_framed(raw)
-                    and not id_header(part, one.headers)
+                    and not id_header(part, record.headers)
                 }
-        ids = {schema_id(one) for one in frames if is_frame(one)}
+        ids = {schema_id(raw) for raw in frames if is_frame(raw)}
         now = self._clock.monotonic() if self._expiry else 0.0
         return sorted(
-            one for one in ids if one not in self._schemas or self._expiry.get(one, now) < now
+            identifier
+            for identifier in ids
+            if identifier not in self._schemas or self._expiry.get(identifier, now) < now
         )
 
     def require(self, records: Sequence[Record]) -> None:
@@ -105,20 +107,20 @@ class SchemaLookup:
 
         Raises SetupError if the registry does not answer a few times.
         """
-        for one in self.missing(records):
-            self._schemas[one], _ = patiently(partial(self._answer, one))
+        for identifier in self.missing(records):
+            self._schemas[identifier], _ = patiently(partial(self._answer, identifier))
 
     def fetch(self, ids: Sequence[int]) -> None:
         """Ask once for each of these ids."""
         since = self._clock.monotonic()
-        for one in ids:
-            self._asking = one, since
+        for identifier in ids:
+            self._asking = identifier, since
             try:
-                schema, is_final = self._answer(one)
+                schema, is_final = self._answer(identifier)
             except RegistryUnreachable as cause:
                 self._outage.lasts(str(cause))
                 break
-            self._keep(one, schema, is_final=is_final)
+            self._keep(identifier, schema, is_final=is_final)
             self._outage.ends()
         self._asking = None
 

@@ -85,8 +85,8 @@ class SchemaStatus(NamedTuple):
 def register_schemas(settings: Settings, *, dry_run: bool) -> Iterator[SchemaStatus]:
     """Register the schemas of this version, or only check them. Raises SetupError."""
     registry = SchemaRegistry.of(settings)
-    for one in subjects(settings):
-        subject, text, record = one.name, one.text, record_name(one.kind)
+    for named in subjects(settings):
+        subject, text, record = named.name, named.text, record_name(named.kind)
         known = patiently(partial(registry.id_of, subject, text))
         if known is not None:
             yield SchemaStatus(subject, record, REGISTERED, known)
@@ -140,9 +140,10 @@ class AvroOutput:
     CONTENT_TYPE = b"application/avro"
 
     def __init__(self, ids: dict[type[Struct], int], unused: frozenset[str] = frozenset()) -> None:
-        self._frames = {kind: frame(one) for kind, one in ids.items()}
+        self._frames = {kind: frame(identifier) for kind, identifier in ids.items()}
         self._schemas = {
-            frame(one): AvroSchema(schema_text(kind, unused)) for kind, one in ids.items()
+            frame(identifier): AvroSchema(schema_text(kind, unused))
+            for kind, identifier in ids.items()
         }
         self._summary = _split(SummaryChanged, "sentences")
         self._facets = _split(FacetsChanged, "facets")
@@ -156,11 +157,11 @@ class AvroOutput:
         if isinstance(body, SummaryChanged):
             return self._framed(body, self._summary, self._whole(body.sentences))
         facets = [
-            self._joined(one, self._facet, self._whole(one.sentences))
+            self._joined(facet, self._facet, self._whole(facet.sentences))
             + self._encode_sides(
-                [self._whole(side) for side in (one.pros, one.cons) if side is not UNSET]
+                [self._whole(side) for side in (facet.pros, facet.cons) if side is not UNSET]
             )
-            for one in body.facets
+            for facet in body.facets
         ]
         return self.encode_facets(body, facets)
 
@@ -197,9 +198,9 @@ class AvroOutput:
 
     def _whole(self, sentences: Sequence[SummarySentence]) -> bytes:
         return _sentences(
-            [self._quote(one) for one in sentences],
-            [one.distance for one in sentences],
-            [one.support for one in sentences],
+            [self._quote(sentence) for sentence in sentences],
+            [sentence.distance for sentence in sentences],
+            [sentence.support for sentence in sentences],
         )
 
     def _framed(
@@ -233,8 +234,8 @@ def _split(kind: type[Struct], at: str, unused: Collection[str] = ()) -> tuple[E
 def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
     """The records in a schema by name."""
     if isinstance(schema, list):
-        for one in schema:
-            _named(one, found)
+        for branch in schema:
+            _named(branch, found)
     elif isinstance(schema, dict):
         if schema.get("type") == "record":
             found[schema["name"]] = schema
@@ -245,7 +246,7 @@ def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
 
 def _struct(fields: Sequence[dict[str, Any]], named: Mapping[str, Any]) -> Encode:
     """An encoder of these fields of a struct. Avro writes a record as its fields."""
-    parts = [(attrgetter(one["name"]), _encoder(one["type"], named)) for one in fields]
+    parts = [(attrgetter(field["name"]), _encoder(field["type"], named)) for field in fields]
     return lambda body: b"".join([encode(get(body)) for get, encode in parts])
 
 

@@ -238,10 +238,10 @@ def holes_of(history: RecordSource | None, ranges: Mapping[int, Range]) -> Holes
         return Holes(count, first)
     found = {
         str(partition): _missing(
-            history, partition, range(max(offsets.start, one.first), min(offsets.stop, one.end))
+            history, partition, range(max(offsets.start, span.first), min(offsets.stop, span.end))
         )
         for partition, offsets in history.partitions().items()
-        if (one := ranges.get(partition)) is not None
+        if (span := ranges.get(partition)) is not None
     }
     return Holes(count, first, {name: gap for name, gap in found.items() if gap.offsets})
 

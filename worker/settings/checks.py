@@ -108,9 +108,9 @@ def _check_order(settings: Fields) -> Iterator[str]:
         for name, bound, reason in bounds:
             value, limit = getattr(settings, name), getattr(settings, bound)
             if value > limit or (value == limit and bounds is LESS_THAN):
-                one, other = described[name], described[bound]
+                field, other = described[name], described[bound]
                 yield (
-                    f"{one.variable}: {one.kind.show(value)} must be {words} "
+                    f"{field.variable}: {field.kind.show(value)} must be {words} "
                     f"{other.variable} ({other.kind.show(limit)}): {reason}"
                 )
 

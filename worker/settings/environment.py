@@ -233,5 +233,5 @@ def _nearest(variable: str, known: set[str]) -> str | None:
     return by_rest[near[0]] if near else None
 
 
-def _similarity(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other, autojunk=False).ratio()
+def _similarity(name: str, other: str) -> float:
+    return SequenceMatcher(None, name, other, autojunk=False).ratio()

@@ -171,13 +171,13 @@ def _published(
 
 
 def _set_problems(
-    snapshot: Snapshot, one: _Set, rank: Callable[..., Ranking], min_changes: int
+    snapshot: Snapshot, stored: _Set, rank: Callable[..., Ranking], min_changes: int
 ) -> list[str]:
     """The published set must be the brute-force one, or not due for publication."""
-    ids, vectors, digests = snapshot.ids, snapshot.vectors, one.published
-    if one.rows is not None:
-        ids, vectors = [ids[row] for row in one.rows], vectors[one.rows]
-    expected = set(rank(ids, vectors, one.k).ids)
+    ids, vectors, digests = snapshot.ids, snapshot.vectors, stored.published
+    if stored.rows is not None:
+        ids, vectors = [ids[row] for row in stored.rows], vectors[stored.rows]
+    expected = set(rank(ids, vectors, stored.k).ids)
     now = {
         sentence: formats.text_digest(snapshot.texts[sentence])
         if sentence in snapshot.texts
@@ -199,7 +199,7 @@ def _set_problems(
     )
     if stale:
         problems.append(f"published with another text: {_list(stale)}")
-    return problems if one.facet is None else [f"facet {one.facet!r}: {p}" for p in problems]
+    return problems if stored.facet is None else [f"facet {stored.facet!r}: {p}" for p in problems]
 
 
 def _list(identifiers: list[bytes]) -> str:

@@ -142,12 +142,12 @@ def _continues(text: str, at: int) -> bool:
     """True if the code point belongs to the one before it: marks, conjuncts of Indic scripts,
     vowels and final consonants of Hangul, emoji that are joined or have a tone, flags.
     """
-    one, before = text[at], text[at - 1]
-    if category(one) in ("Mn", "Me", "Mc") or "\u200d" in (one, before):
+    char, before = text[at], text[at - 1]
+    if category(char) in ("Mn", "Me", "Mc") or "\u200d" in (char, before):
         return True
-    if _JOINED.match(text, at - 1) or (combining(before) == _VIRAMA and category(one) == "Lo"):
+    if _JOINED.match(text, at - 1) or (combining(before) == _VIRAMA and category(char) == "Lo"):
         return True
-    if not "\U0001f1e6" <= one <= "\U0001f1ff":
+    if not "\U0001f1e6" <= char <= "\U0001f1ff":
         return False
     flags = _FLAGS_BEFORE.search(text, max(0, at - 64), at)
     return flags is not None and len(flags[0]) % 2 == 1

@@ -72,8 +72,8 @@ def _print_facet(console: Console, facet: dict[str, Any]) -> None:
 def _each_text_once(sentences: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """The nearest of each text: a card is read, not counted."""
     nearest: dict[str, dict[str, Any]] = {}
-    for one in sentences:
-        nearest.setdefault(one["text"], one)
+    for sentence in sentences:
+        nearest.setdefault(sentence["text"], sentence)
     return nearest.values()
 
 
@@ -116,7 +116,9 @@ def overview_table(overview: Mapping[str, Any]) -> Table:
 
 def entity_counts(view: Mapping[str, Any]) -> str:
     """The counts of an entity, of the JSON of any view, with its mean rating if that is known."""
-    reviews, sentences = (many(view[f"{one}_count"], f"{one}s") for one in ("review", "sentence"))
+    reviews, sentences = (
+        many(view[f"{noun}_count"], f"{noun}s") for noun in ("review", "sentence")
+    )
     return ", ".join([reviews, *_rated(view), sentences])
 
 
@@ -142,16 +144,18 @@ def _quotes(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> Iterator[T
     """The overview's sentences of the facet, then the first pros and cons with other texts."""
     label = _label(overview, facet)
     sides = {
-        side: {one["text"]: one for one in reversed(facet.get(side, ()))}  # the nearest of a text
+        side: {
+            quote["text"]: quote for quote in reversed(facet.get(side, ()))
+        }  # the nearest of a text
         for side in MARKS
     }
-    own = {one["text"]: one for one in overview["sentences"] if one["facet"] == label}
-    for text, one in own.items():
+    own = {quote["text"]: quote for quote in overview["sentences"] if quote["facet"] == label}
+    for text, quote in own.items():
         marks = [mark for side, mark in MARKS.items() if text in sides[side]]
-        yield Text.assemble(*marks, _quote(one))
+        yield Text.assemble(*marks, _quote(quote))
     for side, mark in MARKS.items():
-        others = [one for one in reversed(sides[side].values()) if one["text"] not in own]
-        yield from (Text.assemble(mark, _quote(one)) for one in others[:QUOTES])
+        others = [quote for quote in reversed(sides[side].values()) if quote["text"] not in own]
+        yield from (Text.assemble(mark, _quote(quote)) for quote in others[:QUOTES])
 
 
 def _quote(sentence: Mapping[str, Any]) -> Text:

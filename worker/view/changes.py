@@ -32,7 +32,9 @@ class ShownChange(NamedTuple):
     @property
     def added(self) -> list[SummarySentence]:
         """The sentences that came, in rank order."""
-        return [one for one in self.body.sentences if one.sentence_id in self.body.added]
+        return [
+            sentence for sentence in self.body.sentences if sentence.sentence_id in self.body.added
+        ]
 
 
 @dataclass(slots=True)
@@ -79,10 +81,12 @@ class Board:
             facet: other
             for facet, other in before.items()
             if (facet is None) is not (kind is SUMMARIES)
-        } | {one.facet: one for one in published}
+        } | {change.facet: change for change in published}
         if not is_change or kind is not self.kind:
             return []
-        compared = (_change(one, before.get(one.facet)) for one in published if one.is_changed)
+        compared = (
+            _change(change, before.get(change.facet)) for change in published if change.is_changed
+        )
         changes = [change for change in compared if change is not None]
         self.latest.extendleft(reversed(changes))
         self.changes += len(changes)
@@ -108,8 +112,8 @@ def _change(published: Publication, before: Publication | None) -> ShownChange |
         body = with_changes(body, old)
         if old is not None and not body.added and not body.removed:
             return None
-    texts = {one.sentence_id: one for one in old or ()}
-    removed = tuple(texts[one] for one in body.removed if one in texts)
+    texts = {sentence.sentence_id: sentence for sentence in old or ()}
+    removed = tuple(texts[identifier] for identifier in body.removed if identifier in texts)
     return ShownChange(published.name, body, removed)
 
 
@@ -140,7 +144,7 @@ def headline(change: ShownChange) -> str:
 
 def _after_upsert(change: ShownChange, left: str, noun: str) -> str:
     body = change.body
-    others = sum(one.review_id != body.cause.review_id for one in change.added)
+    others = sum(sentence.review_id != body.cause.review_id for sentence in change.added)
     edited = _of_cause(change)
     if edited:
         entered = ", another sentence entered" if others else ""
@@ -174,7 +178,7 @@ def _entered(change: ShownChange) -> str:
 def _of_cause(change: ShownChange) -> int:
     """The number of removed sentences of the cause's review: ids are `review_id#number`."""
     review_id = change.body.cause.review_id
-    return sum(one.rpartition("#")[0] == review_id for one in change.body.removed)
+    return sum(identifier.rpartition("#")[0] == review_id for identifier in change.body.removed)
 
 
 def _review(body: SummaryChanged) -> str:
@@ -191,6 +195,6 @@ def change_lines(*changes: ShownChange) -> list[str]:
     lines: list[str] = []
     for change in changes:
         lines.append(f"{shown_name(change.name)}: {headline(change)}")
-        lines += (f"  - {one_line(one.text)}" for one in change.removed)
-        lines += (f"  + {one_line(one.text)}" for one in change.added)
+        lines += (f"  - {one_line(sentence.text)}" for sentence in change.removed)
+        lines += (f"  + {one_line(sentence.text)}" for sentence in change.added)
     return lines

@@ -129,7 +129,7 @@ def _total(widths: Iterable[int]) -> int:
 
 
 def _lines(value: object) -> list[str]:
-    return [cell(one) for one in value] if isinstance(value, list | tuple) else [cell(value)]
+    return [cell(item) for item in value] if isinstance(value, list | tuple) else [cell(value)]
 
 
 def _width(column: Column, cells: Iterable[Sequence[str]]) -> int:

@@ -114,7 +114,7 @@ class Viewer(AbstractContextManager["Viewer"]):
         if entity is not None or self.board.latest:
             latest: Iterable[ShownChange] = self.board.latest
             if self._leads and entity is not None:
-                latest = [one for one in latest if one.name.entity_id == entity.entity_id]
+                latest = [change for change in latest if change.name.entity_id == entity.entity_id]
             most = max(height // 3 - 1, 0)  # depends on the size only, so that nothing jumps
             changes = _changes(self._console, latest, most)
             changes += [Text()] * (most - len(changes))
@@ -162,10 +162,10 @@ def overview(console: Console, entity: Entity, room: int) -> list[Text]:
         counts = [many(summary.review_count, "reviews")]
         counts += [many(summary.sentence_count, "sentences")]
         new = summary.added if entity.changes else []  # since the start
-        for one in summary.sentences:
-            mark, style = ("+", "bold") if one.sentence_id in new else (" ", "dim")
-            text = Text(one_line(one.text), style="bold green" if mark == "+" else "")
-            rows.append((Text(f"{one.rank + 1:>2} {mark} ", style=style), text))
+        for sentence in summary.sentences:
+            mark, style = ("+", "bold") if sentence.sentence_id in new else (" ", "dim")
+            text = Text(one_line(sentence.text), style="bold green" if mark == "+" else "")
+            rows.append((Text(f"{sentence.rank + 1:>2} {mark} ", style=style), text))
     counts += [many(entity.changes, "changes")] if entity.changes else []
     facets = list(_facets(entity))
     lines = [line for gutter, text in rows for line in hanging(console, gutter, text, width)]
@@ -179,12 +179,12 @@ def overview(console: Console, entity: Entity, room: int) -> list[Text]:
 def _facets(entity: Entity) -> Iterator[Text]:
     """Name, mentions or number of sentences, and the first sentence."""
     rows = []
-    for facet, one in entity.sets.items():
-        if facet is not None and one.body is not None and one.body.k and one.body.sentences:
-            count = many(one.body.sentence_count, "sentences")
-            if one.mentions is not None:
-                count = many(one.mentions, "mentions")
-            rows.append((one_line(facet), count, one_line(one.body.sentences[0].text)))
+    for facet, shown in entity.sets.items():
+        if facet is not None and shown.body is not None and shown.body.k and shown.body.sentences:
+            count = many(shown.body.sentence_count, "sentences")
+            if shown.mentions is not None:
+                count = many(shown.mentions, "mentions")
+            rows.append((one_line(facet), count, one_line(shown.body.sentences[0].text)))
     labels = min(max((cell_len(label) for label, _, _ in rows), default=0), LABEL_WIDTH)
     counts = max((len(count) for _, count, _ in rows), default=0)
     for label, count, text in rows:

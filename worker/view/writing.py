@@ -122,8 +122,8 @@ def partial_file(path: str) -> str:
     return f"{path}.part"
 
 
-def is_same_file(one: str, other: str) -> bool:
+def is_same_file(path: str, other: str) -> bool:
     """True if two paths name the same existing file."""
     with suppress(OSError):
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     return False
