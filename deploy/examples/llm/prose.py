@@ -90,8 +90,9 @@ def create_target(topics):
         return
     partitions = len(topics[SOURCE].partitions)
     topic = NewTopic(TARGET, partitions, config={"cleanup.policy": "compact"})
+    client = AdminClient(KAFKA)  # which must live until the result
     try:
-        AdminClient(KAFKA).create_topics([topic])[TARGET].result()
+        client.create_topics([topic])[TARGET].result()
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             sys.exit(f"{error.args[0].str()}: create the topic {TARGET}")
