@@ -264,6 +264,10 @@ def test_a_trial_names_what_is_wrong(trial, write, tmp_path):
     assert ended.code == 1
     assert "line 1: " in ended.err
     assert rows(ended)[0]["critics"] == ([None, None], [None, 2])
+    wrong = {"type": "review.upserted", "entity_id": "S", "review_id": "r4", "review_version": 1,
+        "sentences": [{"text": "Too short.", "embedding": "AACAPw=="}]}  # fmt: skip
+    ended = trial(files=[write("wrong.jsonl", lines([*STAY, wrong]))])
+    assert (ended.code, ended.err.count("line 4: ")) == (1, 1)
     (tmp_path / "after.toml").write_text("[[facet]]\nname = 3")
     ended = trial()
     assert (ended.code, "after.toml" in ended.err) == (2, True)

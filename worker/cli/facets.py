@@ -107,7 +107,6 @@ def suggest(
 )
 @click.option("--entity", metavar="ID", help="Of this entity. [default: that of most reviews]")
 @fields_option
-@click.option("--embedder", help=f"{embedders.FORMS}.")
 @output.json_option
 def try_(
     after: str,
@@ -115,7 +114,6 @@ def try_(
     before: str | None,
     entity: str | None,
     fields: Mapping[str, str],
-    embedder: str | None,
     as_json: bool,
 ) -> int:
     """Show what other facets (FACETS) change for an entity of files: the reviews that mention each
@@ -126,19 +124,17 @@ def try_(
 
     Lines that cannot be used are named on standard error and make the exit code 1.
     """
-    from worker.operations import facets_try as trial
+    from worker.operations.facets_try import TryRun, check_different, compared
     from worker.sources import ReviewFiles
 
-    settings = Settings.from_environment(
-        facets=before, embedder=embedder, max_message_bytes=str(MAX_MESSAGE_BYTES)
-    )
-    trial.check_different(settings.facets, after)
+    settings = Settings.from_environment(facets=before, max_message_bytes=str(MAX_MESSAGE_BYTES))
+    check_different(settings.facets, after)
     with ReviewFiles(found_files(files), fields) as reviews:
-        events, unusable = trial.events_of(reviews, settings)
-    entity = trial.chosen(events, entity)
-    views = trial.tried(entity, events[entity], settings, after)
-    counts, moved = trial.compared(*views)
-    output.note(f"{entity}: {output.many(views[1].review_count, 'reviews')}")
+        run = TryRun(reviews, settings)
+        was, now = run.subjects(entity, settings.facets, after)
+        unusable = run.finish()
+    counts, moved = compared(was, now)
+    output.note(f"{now.entity_id}: {output.many(now.review_count, 'reviews')}")
     show(counts, SUBJECTS, as_json)
     if not as_json and moved:
         output.say(f"\nthe largest of {output.many(len(moved), 'moves')}; --json has all")

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,7 +62,7 @@ def compared(
     by the facets that they left and came to, the most first.
     """
     counts, moved = [], defaultdict[bytes, tuple[list[str], list[str]]](lambda: ([], []))
-    for label in [*after.sentences, *(before.sentences.keys() - after.sentences.keys())]:
+    for label in dict.fromkeys([*after.sentences, *before.sentences]):
         sets = [view.sentences.get(label) for view in (before, after)]
         mentions = [view.mentions.get(label) for view in (before, after)]
         sizes = [None if found is None else len(found) for found in sets]
@@ -78,62 +79,69 @@ def compared(
     return counts, [dict(zip(keys, (*way, texts), strict=True)) for way, texts in largest_first]
 
 
-def events_of(reviews: ReviewFiles, settings: Settings) -> tuple[dict[str, list[Record]], int]:
-    """The events by entity, and the number of lines that cannot be used, which are named."""
-    findings, lines = Findings(reviews), 0
-    events: dict[str, list[Record]] = defaultdict(list)
-    for entry in judged(reviews, event_limits(settings)):
-        lines += entry.lines if isinstance(entry, Faulty) else 1
-        if isinstance(entry, Faulty):
-            findings.add(entry)
-        else:
-            events[(entry.key or b"").decode()].append(entry)
-    warn_left_out(reviews)
-    findings.complain(lines, reviews.unit)
-    return events, findings.total
+class TryRun:
+    """Files of reviews, and what facets make of one of their entities."""
 
+    def __init__(self, reviews: ReviewFiles, settings: Settings) -> None:
+        """Reads the files."""
+        self._reviews, self._settings = reviews, settings
+        self._findings, self._lines = Findings(reviews), 0
+        self._events: dict[str, list[Record]] = defaultdict(list)
+        for entry in judged(reviews, event_limits(settings)):
+            self._lines += entry.lines if isinstance(entry, Faulty) else 1
+            if isinstance(entry, Faulty):
+                self._findings.add(entry)
+            else:
+                self._events[(entry.key or b"").decode()].append(entry)
 
-def chosen(events: Mapping[str, Sequence[Record]], entity: str | None) -> str:
-    """The entity, or that with the most events. Raises SetupError if it has none."""
-    most_first = sorted(events, key=lambda name: (-len(events[name]), name))
-    if entity in events or (entity is None and events):
-        return entity or most_first[0]
-    what = "no reviews" if entity is None else f"no review of {entity!r}"
-    others = f"; they have {first_names(most_first)}" if events else ""
-    raise SetupError(f"{what} in these files{others}")
+    def subjects(self, entity: str | None, *facets: str) -> list[Subjects]:
+        """Those of this entity, or of that with the most events, by each of these values of
+        COVERSUMM_FACETS; none by an empty one, which may not be the last. Raises SetupError.
+        """
+        if not self._events:
+            raise SetupError("no reviews in these files")
+        most_first = sorted(self._events, key=lambda name: -len(self._events[name]))
+        entity = most_first[0] if entity is None else entity
+        if entity not in self._events:
+            names = first_names(most_first)
+            raise SetupError(f"no review of {entity!r} in these files; they have {names}")
+        records = self._events[entity]
+        views: list[Subjects] = []
+        engine = configured_engine(self._settings)
+        with TemporaryDirectory(prefix="coversumm-try-") as folder:
+            store = self._settings.vector_store_dir or Path(folder)
+            kept = open_vector_store(replace(self._settings, vector_store_dir=store), engine)
+            with closing(kept) if kept is not None else nullcontext() as vectors:
+                for value in filter(None, facets):
+                    settings = replace(self._settings, facets=value)
+                    summarizer = FileSummarizer(settings, self._reviews.topic, engine, vectors)
+                    self._process(records, summarizer, is_first=not views)
+                    if (view := summarizer.view(entity, Subjects)) is None:
+                        raise SetupError(f"{entity!r} has no review at the end of these files")
+                    views.append(view)
+        nothing = replace(views[-1], sentences={}, mentions={})
+        return views if all(facets) else [nothing, *views]
 
+    def _process(
+        self, records: Sequence[Record], summarizer: FileSummarizer, *, is_first: bool
+    ) -> None:
+        with output.file_progress(len(records), "reviews") as progress:
+            for at in range(0, len(records), AT_ONCE):
+                for fault in summarizer.take(records[at : at + AT_ONCE]).rejected:
+                    if is_first:
+                        self._findings.add(fault)
+                progress.update(at, at)
 
-def tried(
-    entity: str, records: Sequence[Record], settings: Settings, after: str
-) -> tuple[Subjects, Subjects]:
-    """The entity's subjects by the settings' facets, which may be none, and by others. Raises
-    SetupError.
-    """
-    views: list[Subjects] = []
-    engine = configured_engine(settings)
-    with TemporaryDirectory(prefix="coversumm-try-") as folder:
-        store = settings.vector_store_dir or Path(folder)
-        vectors = open_vector_store(replace(settings, vector_store_dir=store), engine)
-        for facets in filter(None, (settings.facets, after)):
-            by = replace(settings, facets=facets)
-            summarizer, refused = FileSummarizer(by, records[0].topic, engine, vectors), []
-            with output.file_progress(len(records), "reviews") as progress:
-                for at in range(0, len(records), AT_ONCE):
-                    refused += summarizer.take(records[at : at + AT_ONCE]).rejected
-                    progress.update(at, at)
-            if (view := summarizer.view(entity, Subjects)) is None:
-                why = f": {refused[0].detail}" if refused else ""
-                raise SetupError(f"{entity!r} has no review at the end of these files{why}")
-            views.append(view)
-        if vectors is not None:
-            vectors.close()
-    before = views[0] if settings.facets else replace(views[0], sentences={}, mentions={})
-    return before, views[-1]
+    def finish(self) -> int:
+        """Report; returns the number of lines that cannot be used."""
+        warn_left_out(self._reviews)
+        self._findings.complain(self._lines, self._reviews.unit)
+        return self._findings.total
 
 
 def check_different(before: str, after: str) -> None:
     """Raise SetupError for facets that are wrong, and if both are the same."""
-    if before and read_definitions(before).identity == read_definitions(after).identity:
+    if read_definitions(after).identity == (before and read_definitions(before).identity):
         raise SetupError(
             f"{after} has the same facets as {before}: before you edit, keep a copy of the file "
             "that the worker uses, and name it with --before"

@@ -48,7 +48,7 @@ def _print_card(console: Console, body: dict[str, Any]) -> None:
     else:
         for facet in body.get("facets", ()):
             _print_facet(console, facet)
-        _print_sentences(console, _each_text_once(body.get("sentences", ())))
+        _print_sentences(console, body.get("sentences", ()))
     console.print()
 
 
@@ -62,26 +62,22 @@ def _print_facet(console: Console, facet: dict[str, Any]) -> None:
         facts += f", {many(facet['mentions']['review_count'], 'mentions')}"
     label = output.printable(output.facet_label(facet))
     console.print(Text(f"{label},"), Text(facts, style="dim"))
-    _print_sentences(console, _each_text_once(facet["sentences"]))
+    _print_sentences(console, facet["sentences"])
     for side in SIDES:
         if facet.get(side):
             console.print(Text(f"{label}, {side}:"))
-            _print_sentences(console, _each_text_once(facet[side]))
-
-
-def _each_text_once(sentences: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The nearest of each text: a card is read, not counted."""
-    nearest: dict[str, dict[str, Any]] = {}
-    for sentence in sentences:
-        nearest.setdefault(sentence["text"], sentence)
-    return nearest.values()
+            _print_sentences(console, facet[side])
 
 
 def _print_sentences(console: Console, sentences: Iterable[dict[str, Any]]) -> None:
+    """Each text once, by its nearest sentence: a card is read, not counted."""
+    nearest: dict[str, dict[str, Any]] = {}
+    for sentence in sentences:
+        nearest.setdefault(sentence["text"], sentence)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "right"):
         table.add_column(justify=justify, overflow="fold")
-    for sentence in sentences:
+    for sentence in nearest.values():
         support = sentence.get("support", 1)
         alike = f"{support:,} alike" if support > 1 else ""
         if "stands_for" in sentence:

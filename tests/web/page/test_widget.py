@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,10 +19,11 @@ from tests.harness.browser import Browser, Tab
 from tests.harness.eventually import eventually
 from tests.harness.page_site import Site, get, served
 from tests.harness.patience import PATIENCE_SECONDS
+from tests.harness.web_state import ANSWER
 from tests.web.page.test_browser import EASY, axe, said
 from worker.events import FacetSummary, Ratings
 from worker.events.outputs import Mentions
-from worker.processing.ask import Answer, AnswerSentence, Question
+from worker.processing.ask import AnswerSentence, Question
 from worker.processing.entity_view import Overview, OverviewSentence, UnknownLanguage
 from worker.stream.queries import TooManyQuestions
 
@@ -54,17 +56,7 @@ class Shop:
             raise TooManyQuestions
         sentence = AnswerSentence(0, "r9#0", "r9", HOSTILE, 2.0, "2026-06-03T00:00:00Z", None, 0.6)
         found = () if "gold" in question.text else (sentence,)
-        counts = {"incarnation": 0, "review_count": 871, "sentence_count": 2594}
-        return Answer(
-            entity_id,
-            **counts,
-            question=question.text,
-            answered=bool(found),
-            sentences=found,
-            asked_review_count=871,
-            answer_review_count=1,
-            mentions=None,
-        )
+        return replace(ANSWER, answered=bool(found), sentences=found)
 
     async def view(self, entity_id: str, kind: Any, extent: Any) -> Any:
         self.asked.append((entity_id, kind, extent))
@@ -238,17 +230,6 @@ def test_attributes_that_cannot_be_used_are_named(shop: Shop, browser: Browser) 
 
 
 @pytest.mark.chromium
-def test_a_missing_entity_is_named_and_nothing_asked(shop: Shop, browser: Browser) -> None:
-    shop.attributes = "data-entitiy=B00X"
-    tab = browser.open(shop.url)
-    eventually(lambda: tab.evaluate("1") and tab.console)
-    assert "data-entity is missing" in tab.console[0]
-    assert not [url for url in tab.requested if "/entities/" in url]
-    assert "Delivery in two days." in tab.text()
-    tab.close()
-
-
-@pytest.mark.chromium
 def test_ratings_above_five_are_not_of_five(shop: Shop, browser: Browser) -> None:
     shop.histogram = {"9.5": 700, "4": 100}
     shop.attributes = "data-entity='..'"  # which no path may have
@@ -306,10 +287,11 @@ def test_with_the_worker_away_the_page_is_complete(shop: Shop, browser: Browser)
     ("shop", "entity", "why"),
     [
         ("*", "nobody", "there is no such entity"),
+        ("*", "", "data-entity is missing"),
         ("https://another.example", "B00X", "its COVERSUMM_WEB_ORIGINS does not name {origin}"),
     ],
     indirect=["shop"],
-    ids=["unknown entity", "unknown origin"],
+    ids=["unknown entity", "no entity", "unknown origin"],
 )
 def test_without_an_answer_the_page_is_complete_without_it(
     shop: Shop, browser: Browser, entity: str, why: str
@@ -317,10 +299,10 @@ def test_without_an_answer_the_page_is_complete_without_it(
     """The console says why, and names the setting."""
     shop.attributes = f"data-entity={entity}"
     tab = browser.open(shop.url)
-    tab.wait("performance.getEntriesByType('resource').some((one) => /summary/.test(one.name))")
     eventually(lambda: tab.evaluate("1") and tab.console)
     (message,) = tab.console
     assert why.format(origin=shop.url.rstrip("/")) in message
+    assert any("/summary?" in url for url in tab.requested) == bool(entity)
     assert tab.evaluate(f"{ROOT_OF} === undefined")
     assert "Desk lamp" in tab.text()
     tab.close()
