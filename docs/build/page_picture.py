@@ -32,7 +32,8 @@ def main() -> int:
             _wait(f"http://127.0.0.1:{port}/entities/{quote(STAY)}/summary", served)
             with TemporaryDirectory() as folder, Browser(Path(folder)) as browser:
                 tab = browser.open(f"http://127.0.0.1:{port}/#/entity/{quote(STAY)}")
-                tab.wait(f"document.body.innerText.includes('{REVIEWS} reviews')")
+                for text in (f"{REVIEWS} reviews", "mentions"):  # its counts, then its overview
+                    tab.wait(f"document.body.innerText.includes('{text}')")
                 tab.picture(ROOT / "docs" / "page.png")
         finally:
             served.terminate()
