@@ -314,7 +314,7 @@ def test_an_address_of_reviews_is_data() -> None:
     site.review_url = 'https://a/";alert(1)//{review_id}'
     ((_, _, text),) = get(site, "/widget.js")
     assert 'const REVIEW_URL = "https://a/\\";alert(1)//{review_id}";' in text
-    assert len(text.encode()) <= 8 * 2**10
+    assert len(text.encode()) <= 8_000
 
 
 def test_a_browser_that_has_the_file_does_not_load_it_again() -> None:

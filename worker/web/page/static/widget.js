@@ -3,7 +3,8 @@
 
 (() => {
   "use strict";
-  const REVIEW_URL = ""; // the worker fills it in
+  // The worker fills it in.
+  const REVIEW_URL = "";
   const STYLE = `
   :host { display: block; container-type: inline-size; --ink: var(--coversumm-ink, light-dark(#1d1f24, #e9e8e3)); --paper: var(--coversumm-paper, light-dark(#fff, #1a1c22));
     --accent: var(--coversumm-accent, light-dark(#8a5a00, #e8b54a)); --soft: color-mix(in srgb, var(--ink) 72%, var(--paper)); --line: color-mix(in srgb, var(--ink) 15%, var(--paper));
@@ -45,7 +46,8 @@
   };
   const locale = made("lang", document.documentElement.lang, Intl.getCanonicalLocales) || [];
   const translated = made("data-words", words, (text) => new Map(Object.entries(JSON.parse(text))));
-  let ofFive; // whether no rating is higher
+  // Whether no rating is higher.
+  let ofFive;
 
   const say = (text) => translated?.get(text) ?? text;
   const el = (tag, properties, ...children) => {
@@ -61,7 +63,8 @@
   };
 
   async function read(view, given) {
-    const id = /^\.\.?$/.test(entity) ? "" : encodeURIComponent(entity); // browsers remove dots from paths
+    // Browsers remove dots from paths.
+    const id = /^\.\.?$/.test(entity) ? "" : encodeURIComponent(entity);
     const query = new URLSearchParams({ ...given, ...(!id && { id: entity }) });
     const answer = await fetch(new URL(`entities/${id}/${view}?${query}`, script.src), { credentials: "omit" }).catch((error) => {
       throw new Error(`${error.message}: the worker does not answer, or its COVERSUMM_WEB_ORIGINS does not name ${location.origin}`);
@@ -103,7 +106,8 @@
   function questions() {
     const ariaLabel = say("Ask the reviews"), status = el("p", { role: "status" }), answers = block("");
     const field = el("input", { type: "search", placeholder: ask || ariaLabel, ariaLabel, maxLength: 500, required: true });
-    let last; // an earlier question may be answered later
+    // An earlier question may be answered later.
+    let last;
     async function onsubmit(event) {
       event.preventDefault();
       last = event;
@@ -124,7 +128,8 @@
     if (/^(light|dark)$/.test(theme)) host.style.colorScheme = theme;
     else if (theme) warn(`data-theme is light or dark, not ${theme}`);
     const root = host.attachShadow({ mode: "open" });
-    const sheet = new CSSStyleSheet(); // a policy of the page does not refuse it, as it would an element
+    // A policy of the page does not refuse it, as it would an element.
+    const sheet = new CSSStyleSheet();
     sheet.replaceSync(STYLE);
     root.adoptedStyleSheets = [sheet];
     root.append(el("section", { ariaLabel: heading || say("What reviews say") }, ...(heading ? [el("h2", { textContent: heading })] : []),
