@@ -219,8 +219,9 @@ docs: setup-dev ## Docs (5 s): Renew tables, JSON Schemas and the dashboard from
 dashboard-picture: setup-dev ## Docs (minutes): Draw docs/dashboard.png from real workers and Prometheus
 	@$(BIN)/python -m docs.build.dashboard.picture
 
-page-pictures: setup-dev ## Docs (minutes): Draw docs/page.png and docs/page-phone.png from two workers in Chromium
+page-pictures: setup-dev ## Docs (minutes): Draw docs/page.png (README's stay, by serve) and docs/page-phone.png in Chromium
 	@PAGE_PICTURES=docs $(BIN)/python -m pytest -n 0 -m chromium tests/real_kafka/test_page.py && rm -f docs/page-hostile.png
+	@$(BIN)/python -m docs.build.page_picture
 
 # Mermaid draws two diagrams; without npm they are shown as text. The hash is that of the published file.
 SITE := .cache/site
@@ -234,8 +235,8 @@ $(SITE)/.ready: docs/build/site/requirements.txt
 	@rm -f $(SITE)/mermaid-*.tgz
 	@touch $@
 
-site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site; its search needs no server
-	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m docs.build.site build/site
+site: $(SITE)/.ready ## Docs (1 min): The documentation as a site in build/site; its search needs no server; REPOSITORY=URL: a link to it
+	@NO_MKDOCS_2_WARNING=1 REPOSITORY=$(REPOSITORY) $(SITE)/bin/python -m docs.build.site build/site
 
 asyncapi: setup-dev ## Docs (1 min): Write build/asyncapi.html, one page with all topics and messages; needs Node.js 20
 	@$(BIN)/python -m docs.build.asyncapi_page

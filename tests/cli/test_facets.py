@@ -1,7 +1,10 @@
-"""`facets suggest`: from files to a file of facets that `summarize` takes."""
+"""`facets suggest`: from files to a file of facets that `summarize` takes; `facets try`: what
+another file changes.
+"""
 
 import json
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,8 +25,10 @@ class WordEngine:
     """
 
     model, dimension = "words", 384
+    embedded: ClassVar[list[str]] = []
 
     def embed(self, texts):
+        self.embedded.extend(texts)
         found = np.full((len(texts), self.dimension), 1e-3, np.float32)
         for row, text in enumerate(texts):
             for word in re.findall(r"\w+", text.casefold()):
@@ -35,9 +40,9 @@ class WordEngine:
 def engine(monkeypatch):
     """The engine of all commands, unless they ask for none."""
     real = config.configured_engine
-    for module in ("worker.operations.facets_suggest", "worker.operations.summarize_run"):
+    for module in ("facets_suggest", "facets_try", "summarize_run"):
         monkeypatch.setattr(
-            f"{module}.configured_engine",
+            f"worker.operations.{module}.configured_engine",
             lambda settings: real(settings) if settings.embedder == "none" else WordEngine(),
         )
     monkeypatch.setenv("COVERSUMM_EMBEDDER", "onnx")
@@ -152,3 +157,117 @@ def test_bad_lines_are_named_and_the_rest_is_used(run, write, reviews):
     assert f"line {REVIEWS + 2}: " in ended.err
     assert f"2 of {REVIEWS + 2} lines could not be used" in ended.err
     assert "[[facet]]" in ended.out
+
+
+BEFORE = """
+[[facet]]
+name = "kitchen"
+phrases = ["The kitchen was small."]
+words = ["kitchen", "kettle"]
+
+[[facet]]
+name = "gone"
+phrases = ["The garden was green."]
+"""
+AFTER = (
+    BEFORE.replace("gone", "garden").replace('"The kitchen was small."', '"The kettle was red."')
+    + """
+[[facet]]
+name = "critics"
+rating = { max = 2 }
+"""
+)
+TEXTS = (
+    ("r1", 5, "The kitchen was small. The garden was green."),
+    ("r2", 1, "The kettle was red. We like owls and bears."),
+    ("r3", 4, "The kitchen was small and blue."),
+)
+STAY = [
+    {"entity_id": "S", "review_id": name, "rating": rating, "text": text}
+    for name, rating, text in TEXTS
+]
+OTHER = [{"entity_id": "O", "review_id": "r9", "text": "The kitchen was small."}]
+
+
+@pytest.fixture
+def trial(run, write, tmp_path):
+    """Runs `facets try` on two files of facets and some reviews."""
+    for name, text in (("before.toml", BEFORE), ("after.toml", AFTER)):
+        (tmp_path / name).write_text(text)
+    file = write("stay.jsonl", lines([*STAY, *OTHER]))
+
+    def tried(*arguments, before=True, files=(file,)):
+        named = ("--before", tmp_path / "before.toml") if before else ()
+        return run("facets", "try", tmp_path / "after.toml", *files, *named, *arguments)
+
+    return tried
+
+
+def rows(ended):
+    """The counts by facet, and the texts that moved by the facets they left and came to."""
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    counts = {row["facet"]: (row["mentions"], row["sentences"]) for row in found if "facet" in row}
+    moved = {
+        (*row["from"], ">", *row["to"]): set(row["sentences"]) for row in found if "from" in row
+    }
+    return counts, moved
+
+
+def test_a_trial_counts_and_names_what_moved(trial, run, write, tmp_path):
+    WordEngine.embedded.clear()
+    ended = trial()
+    assert (ended.code, ended.err) == (0, "S: 3 reviews\n")
+    counts, moved = rows(ended)
+    assert list(counts) == ["kitchen", "garden", "critics", "gone"]
+    assert counts["kitchen"][0] == [3, 3]
+    assert counts["critics"] == ([None, None], [None, 2])
+    assert counts["gone"] == ([None, None], [1, None])
+    assert moved["gone", ">", "garden"] == {"r1#1"}
+    assert moved[">", "critics"] == {"r2#0", "r2#1"}
+    for text in ("We like owls and bears.", "The kitchen was small and blue."):
+        assert WordEngine.embedded.count(text) == 1, "it is embedded for each set"
+    file = write("only.jsonl", lines(STAY))
+    for at, name in enumerate(("before.toml", "after.toml")):
+        view = run("summarize", file, "--facets", tmp_path / name, "--view", "facets")
+        for facet in json.loads(view.out)["facets"]:
+            mentions, sentences = counts[facet["name"]]
+            assert sentences[at] == facet["sentence_count"]
+            assert mentions[at] == facet.get("mentions", {"review_count": None})["review_count"]
+
+
+def test_a_trial_of_facets_where_the_worker_has_none(trial, monkeypatch, tmp_path):
+    monkeypatch.delenv("COVERSUMM_FACETS", raising=False)
+    counts, moved = rows(trial("--entity", "O", before=False))
+    assert counts["kitchen"] == ([None, 1], [None, 1])
+    assert moved == {(">", "kitchen"): {"r9#0"}}
+    monkeypatch.setenv("COVERSUMM_FACETS", str(tmp_path / "before.toml"))
+    counts, moved = rows(trial("--entity", "O", before=False))
+    assert (counts["kitchen"], moved) == (([1, 1], [1, 1]), {})
+
+
+def test_a_trial_names_what_is_wrong(trial, write, tmp_path):
+    for arguments, message in (
+        (("--entity", "X"), "no review of 'X' in these files; they have S, O"),
+        (("--before", tmp_path / "after.toml"), "has the same facets as"),
+        (("--before", tmp_path / "none.toml"), "none.toml: No such file or directory"),
+    ):
+        ended = trial(*arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert message in ended.err
+    assert "name it with --before" in trial("--before", tmp_path / "after.toml").err
+    ended = trial(files=[write("empty.jsonl", [])])
+    assert (ended.code, "no reviews in these files" in ended.err) == (2, True)
+    deleted = [*lines(STAY[:1]), *lines([{"type": "entity.deleted", "entity_id": "S"}])]
+    ended = trial(files=[write("deleted.jsonl", deleted)])
+    assert (ended.code, "'S' has no review at the end of these files" in ended.err) == (2, True)
+    ended = trial(files=[write("bad.jsonl", [b"{", *lines(STAY)])])
+    assert ended.code == 1
+    assert "line 1: " in ended.err
+    assert rows(ended)[0]["critics"] == ([None, None], [None, 2])
+    wrong = {"type": "review.upserted", "entity_id": "S", "review_id": "r4", "review_version": 1,
+        "sentences": [{"text": "Too short.", "embedding": "AACAPw=="}]}  # fmt: skip
+    ended = trial(files=[write("wrong.jsonl", lines([*STAY, wrong]))])
+    assert (ended.code, ended.err.count("line 4: ")) == (1, 1)
+    (tmp_path / "after.toml").write_text("[[facet]]\nname = 3")
+    ended = trial()
+    assert (ended.code, "after.toml" in ended.err) == (2, True)

@@ -72,6 +72,27 @@ def test_on_a_terminal_it_is_a_table_that_no_text_can_spoil(run, port, terminal)
     )
 
 
+def test_an_overview_has_no_technical_fields_unless_they_are_wanted(run, port, terminal):
+    terminal()
+    given = (
+        "inspect",
+        "x",
+        "--url",
+        f"http://127.0.0.1:{port}",
+        "--view",
+        "overview",
+        "--language",
+        "fr",
+    )
+    shown = run(*given)
+    assert shown.code == 0
+    assert "a/b é 2 reviews, 3 sentences" in shown.out
+    verbose = run(*given, "--verbose").out
+    for name in ("sequence", "threshold"):
+        assert name in verbose
+        assert name not in shown.out
+
+
 def test_a_short_view(run, port):
     ended = run(
         "inspect", "x", "--url", f"http://127.0.0.1:{port}", "--view", "short", "--words", "9"

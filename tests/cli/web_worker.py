@@ -46,7 +46,7 @@ LISTED = {
     "others": {},
 }
 FACETS = {**VIEW, "ratings": {"count": 0, "mean": None}, "facets": []}
-OVERVIEW = {**VIEW, "threshold": 0.8, "language": "fr", "sentences": []}
+OVERVIEW = {**VIEW, "threshold": 0.8, "language": "fr", "sentences": [], "facets": []}
 ANSWER = json.loads(msgspec.json.encode(web_state.ANSWER))
 TREND = json.loads(msgspec.json.encode(web_state.TREND))
 NONE = {"recent": 0, "before": 0, "rose": None, "may_have_risen": None}

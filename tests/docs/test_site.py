@@ -4,6 +4,7 @@ from other sites, and its search needs no server.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from html.parser import HTMLParser
@@ -16,8 +17,10 @@ from docs.build.render import ROOT
 from tests.docs.test_pages import PAGES
 from tests.harness.browser import Browser
 from tests.harness.patience import PATIENCE_SECONDS
+from worker import __version__
 
 SITE = ROOT / ".cache" / "site" / ".ready"
+REPOSITORY = "https://example.com/coversumm-worker"
 LOADING = {"script", "img", "iframe", "source", "video", "audio", "embed", "input", "track"}
 LINKS_LOADING = {"stylesheet", "preload", "modulepreload", "icon", "preconnect", "prefetch"}
 
@@ -39,6 +42,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         text=True,
         timeout=PATIENCE_SECONDS,
+        env={**os.environ, "REPOSITORY": REPOSITORY},
     )
 
 
@@ -60,8 +64,11 @@ class Loads(HTMLParser):
 
 def test_every_page_has_its_place() -> None:
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
-    places = [page for section in nav for pages in section.values() for page in pages]
-    assert sorted(places) == [path.relative_to(ROOT).as_posix() for path in PAGES]
+    places = [place for section in nav for pages in section.values() for place in pages]
+    labels = {page: label for place in places for label, page in place.items()}
+    assert sorted(labels) == [path.relative_to(ROOT).as_posix() for path in PAGES]
+    assert len(labels) == len(places) == len(set(labels.values()))
+    assert [label for label in labels.values() if len(label.split()) > 2] == []
 
 
 @pytest.mark.site
@@ -74,6 +81,8 @@ def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_to_a_file(site: P
         found = Loads()
         found.feed(page.read_text("utf-8"))
         assert found.loaded
+        assert REPOSITORY in found.linked
+        assert f"coversumm-worker {__version__}" in page.read_text("utf-8")
         for address in found.loaded + found.linked:
             if re.match(r"https?:|mailto:", address) and address in found.linked:
                 continue

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
@@ -80,7 +82,6 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
     assert len(tombstones) > 1
     client = producer(kafka.bootstrap_servers)
     kafka.create_topic(topic, 2)
-    kafka.create_topic(f"{topic}.prose", 2)
     for one in [*made[:CHANGES], *tombstones[:2]]:
         client.produce(topic, one.value, one.key, headers=one.headers)
     assert client.flush(PATIENCE_SECONDS) == 0
@@ -136,6 +137,15 @@ def quotes_of(message: Message) -> set[str]:
     }
 
 
+def test_without_a_model_it_says_what_to_set() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "LLM_MODEL"}
+    done = subprocess.run(
+        [sys.executable, PROGRAM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "LLM_MODEL is not set" in done.stderr
+
+
 @pytest.mark.parametrize(
     "of_facets",
     [pytest.param(True, id="facets"), pytest.param(False, id="summaries", marks=pytest.mark.long)],
@@ -166,6 +176,10 @@ def test_one_result_per_change(kafka: KafkaBroker, tmp_path: Path, *, of_facets:
 
         program.start()
         try:
+            topics = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+            target = f"{source}.prose"
+            eventually(lambda: target in topics.list_topics().topics, program.log_text)
+            assert len(topics.list_topics(target).topics[target].partitions) == 2
             eventually(is_complete, program.log_text, every_s=0.5)
         finally:
             program.discard()

@@ -5,6 +5,7 @@ facts.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,7 @@ def test_the_start_names_everything_and_no_secret(logged: Logged, tmp_path: Path
         "instance one",
         "web http://127.0.0.1:8080",
         f"data {tmp_path}",
+        "\nthe page, once it is ready: http://127.0.0.1:8080/\n",
         "topics of 6 partitions: input marketplace.reviews.v1, output "
         "marketplace.review-summaries.v1, "
         "dead letters marketplace.reviews.v1.dlq, changelog coversumm-worker-entities-changelog",
@@ -196,6 +198,8 @@ def test_the_start_names_everything_and_no_secret(logged: Logged, tmp_path: Path
         assert word in text
     assert "COVERSUMM_EPOCH" not in text
     assert "MARKER" not in str(lines)
+    log_start(replace(settings, web_page=False), 6, None)
+    assert "the page" not in "".join(line for line, _ in logged())
     facts = {name: fact for _, more in lines for name, fact in more.items()}
     assert facts["topics"]["input"] == "marketplace.reviews.v1"
     assert (facts["topic_partitions"], facts["k"], facts["group"]) == (6, 5, "coversumm-worker")

@@ -1,10 +1,11 @@
 """The overview on a terminal: subjects with counts, sentences, reviews, pros and cons."""
 
 import io
+import json
 
 from rich.console import Console
 
-from worker.view.cards import entity_counts, overview_table
+from worker.view.cards import cards, entity_counts, overview_table
 
 
 def said(text, review):
@@ -48,6 +49,20 @@ def shown(overview, width=80):
     console = Console(file=io.StringIO(), width=width)
     console.print(overview_table(overview))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_card_has_each_text_once_and_no_blanks_at_ends():
+    """The nearest of copies, whose number stands beside it."""
+    texts = ["Great place.", "Great place.", "A long text that takes two lines of the card. " * 3]
+    sentences = [
+        {"rank": rank, "text": text.strip(), "support": 3 - rank} for rank, text in enumerate(texts)
+    ]
+    body = {"entity_id": "e", "review_count": 3, "sentence_count": 3, "sentences": sentences}
+    (card,) = cards([json.dumps(body).encode()], styled=False)
+    lines = card.decode().splitlines()
+    assert lines[1].split() == ["1", "Great", "place.", "3", "alike"]
+    assert lines[2].startswith("3  A long text")
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_a_subject_has_its_counts_its_sentences_and_its_sides():

@@ -76,6 +76,7 @@ COLUMNS = {
     help=f"Show its last N ({CHANGES_SHOWN}) changes from the output topic, the newest last.",
 )
 @view_options
+@click.option("-v", "--verbose", is_flag=True, help="With the overview also its technical fields.")
 @output.json_option
 def command(
     entity: str,
@@ -87,6 +88,7 @@ def command(
     words: int | None,
     threshold: float | None,
     language: str | None,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Show an entity's summary, counts and last offsets, as its worker answers. Or show its short
@@ -114,7 +116,7 @@ def command(
         served = served_view(url, entity, view, extent)
         is_found = bool(served)
         if is_found:
-            _show_view(served, view, as_json)
+            _show_view(served, view, verbose, as_json)
         if not is_found and (at := listed_in(entity, url)):
             problem = (
                 f"{entity!r} is in partition {at}, where queries do not look: its producer does "
@@ -157,13 +159,16 @@ def _show_reviews(entity: str, settings: Settings, as_json: bool) -> bool:
     return bool(found)
 
 
-def _show_view(found: dict[str, Any], view: str, as_json: bool) -> None:
-    from worker.view.cards import overview_table
+def _show_view(found: dict[str, Any], view: str, verbose: bool, as_json: bool) -> None:
+    from worker.view.cards import entity_counts, overview_table
 
     if as_json:
         output.print_json(found)
         return
-    _show_facts(found)
+    if view == "overview" and not verbose:
+        output.say(f"{found['entity_id']} {entity_counts(found)}", "bold")
+    else:
+        _show_facts(found)
     if view == "overview":
         output.console().print(overview_table(found))
     else:

@@ -69,8 +69,8 @@ def warn_left_out(reviews: ReviewFiles) -> None:
         name, have = reviews.named(field), "has" if found.count == 1 else "have"
         formats = " or ".join(f'--dates "{form}"' for form in formats_of(str(found.first_value)))
         problems = {
-            "occurred_at": "no date with one meaning "
-            "(2019-03-04 and March 4, 2019 have one, 03/04/2019 has not)"
+            "occurred_at": "the date is unknown or ambiguous "
+            "(2019-03-04 and March 4, 2019 are clear, 03/04/2019 is not)"
             + (f"; if it is one, pass {formats}" if formats else ""),
             "rating": "not a number",
             "language": "not a text",

@@ -60,6 +60,9 @@ def log_start(
         web=settings.web_advertised_url,
         data_dir=str(settings.data_dir),
     )
+    if settings.web_page:
+        page = f"{settings.local_url}{settings.web_path}/"
+        _info(f"the page, once it is ready: {page}", page=page)
     of = many(partitions, "partitions")
     _info(f"topics of {of}: {named}", topics=topics, topic_partitions=partitions)
     _info(

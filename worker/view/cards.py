@@ -4,6 +4,7 @@ counts, its sentences with the ids of their reviews, and its pros and cons.
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, Final
@@ -34,7 +35,7 @@ def cards(bodies: Iterable[bytes], *, styled: bool) -> Iterator[bytes]:
             markup=False,
         )
         _print_card(console, json.loads(body))
-        yield text.getvalue().encode()
+        yield re.sub(" +$", "", text.getvalue(), flags=re.MULTILINE).encode()
 
 
 def _print_card(console: Console, body: dict[str, Any]) -> None:
@@ -61,26 +62,22 @@ def _print_facet(console: Console, facet: dict[str, Any]) -> None:
         facts += f", {many(facet['mentions']['review_count'], 'mentions')}"
     label = output.printable(output.facet_label(facet))
     console.print(Text(f"{label},"), Text(facts, style="dim"))
-    _print_sentences(console, _each_text_once(facet["sentences"]))
+    _print_sentences(console, facet["sentences"])
     for side in SIDES:
         if facet.get(side):
             console.print(Text(f"{label}, {side}:"))
-            _print_sentences(console, _each_text_once(facet[side]))
-
-
-def _each_text_once(sentences: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The nearest of each text: a facet is three sentences, and its card is read, not counted."""
-    nearest: dict[str, dict[str, Any]] = {}
-    for sentence in sentences:
-        nearest.setdefault(sentence["text"], sentence)
-    return nearest.values()
+            _print_sentences(console, facet[side])
 
 
 def _print_sentences(console: Console, sentences: Iterable[dict[str, Any]]) -> None:
+    """Each text once, by its nearest sentence: a card is read, not counted."""
+    nearest: dict[str, dict[str, Any]] = {}
+    for sentence in sentences:
+        nearest.setdefault(sentence["text"], sentence)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "right"):
         table.add_column(justify=justify, overflow="fold")
-    for sentence in sentences:
+    for sentence in nearest.values():
         support = sentence.get("support", 1)
         alike = f"{support:,} alike" if support > 1 else ""
         if "stands_for" in sentence:

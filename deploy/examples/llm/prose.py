@@ -7,11 +7,14 @@ import sys
 import time
 import urllib.request
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_env import connected_options  # deploy/examples/kafka_env.py: take it along
 
 URL = os.environ.get("LLM_BASE_URL", "http://localhost:11434/v1") + "/chat/completions"
-MODEL, KEY = os.environ["LLM_MODEL"], os.environ.get("LLM_API_KEY", "")
+MODEL, KEY = os.environ.get("LLM_MODEL"), os.environ.get("LLM_API_KEY", "")
+if not MODEL:
+    sys.exit("LLM_MODEL is not set: name a model of LLM_BASE_URL, such as llama3.2")
 SOURCE = os.environ.get("SOURCE_TOPIC", "marketplace.review-facets.v1")  # or that of summaries
 TARGET = os.environ.get("TARGET_TOPIC", "marketplace.review-prose.v1")
 INSTANCE = os.environ.get("INSTANCE", socket.gethostname())  # of its own, stable over restarts
@@ -79,8 +82,25 @@ def prose(change):
     return []
 
 
+def create_target(topics):
+    """Create the topic of results, compacted, unless it is among the `topics` of the cluster."""
+    if SOURCE not in topics:
+        sys.exit(f"there is no topic {SOURCE}: set SOURCE_TOPIC, or create the worker's topics")
+    if TARGET in topics:
+        return
+    partitions = len(topics[SOURCE].partitions)
+    topic = NewTopic(TARGET, partitions, config={"cleanup.policy": "compact"})
+    client = AdminClient(KAFKA)  # which must live until the result
+    try:
+        client.create_topics([topic])[TARGET].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            sys.exit(f"{error.args[0].str()}: create the topic {TARGET}")
+
+
 producer = Producer(KAFKA | {"transactional.id": f"review-prose-{INSTANCE}"})
 producer.init_transactions()
+create_target(producer.list_topics(timeout=30).topics)
 with Consumer(KAFKA | GROUP | {"auto.offset.reset": "earliest"}) as consumer:
     consumer.subscribe([SOURCE])
     while True:

@@ -3,6 +3,7 @@ MathML, and diagrams are drawn by a copy of Mermaid in the site, where there is 
 """
 
 import html
+import os
 import re
 import shutil
 from pathlib import Path
@@ -11,12 +12,19 @@ from typing import Any
 from latex2mathml.converter import convert
 from pymdownx.superfences import fence_code_format
 
+from worker import __version__
+
 MERMAID = Path(__file__).resolve().parents[3] / ".cache" / "site" / "mermaid.min.js"
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)
 
 
 def on_config(config: Any) -> Any:
-    """Anchors as in the repository, and code for Mermaid."""
+    """The version, a link to the repository if REPOSITORY is its address, anchors as there, and
+    code for Mermaid.
+    """
+    config.site_name += f" {__version__}"
+    if repository := os.environ.get("REPOSITORY"):
+        config.copyright = f'<a href="{html.escape(repository)}">Repository</a>'
     config.mdx_configs["toc"]["slugify"] = slug
     (mermaid,) = config.mdx_configs["pymdownx.superfences"]["custom_fences"]
     mermaid["format"] = fence_code_format

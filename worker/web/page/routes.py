@@ -4,6 +4,7 @@ docs/reference/http.md lists them. The ids `.` and `..` go into the query, see `
 """
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +15,7 @@ from pathlib import PurePath
 from typing import Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import ETag, web
 
 from worker.events import publishing
 from worker.processing.entity_view import NoFacets
@@ -64,6 +65,7 @@ _WIDGET: Final = "widget.js"
 def add_widget(application: web.Application, review_url: str) -> None:
     """Serve the widget to pages of all origins; `review_url` is where it finds reviews."""
     text = _STATIC.joinpath(_WIDGET).read_text("utf-8")
+    text = re.sub(r"\n\s*(//.*)?", "\n", text)  # each page loads it: without comments and indents
     text = text.replace('REVIEW_URL = ""', f"REVIEW_URL = {json.dumps(review_url)}")
     headers = HEADERS | {
         "Cross-Origin-Resource-Policy": "cross-origin",
@@ -84,9 +86,16 @@ def add_files(application: web.Application) -> None:
 
 
 async def _file(
-    body: bytes, kind: str, headers: Mapping[str, str], _request: web.Request
+    body: bytes, kind: str, headers: Mapping[str, str], request: web.Request
 ) -> web.Response:
-    return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+    """The file, or 304 if the browser has it already."""
+    tag = ETag(hashlib.blake2b(body, digest_size=12).hexdigest())
+    if any(known.value in (tag.value, "*") for known in request.if_none_match or ()):
+        answer = web.Response(status=304, headers=headers)
+    else:
+        answer = web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+    answer.etag = tag
+    return answer
 
 
 PAGE: Final = "/page"
