@@ -18,6 +18,8 @@ from worker.facets.words import words_of
 from worker.processing.ask import Ask, Question, asking, question_of, stem
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import FacetsView, read_view
+from worker.state.keys import header_key
+from worker.storage.databases import Databases
 from worker.summarizer import Summarizer
 from worker.text.declared import Answering
 
@@ -227,6 +229,20 @@ def test_a_word_is_found_in_every_form_and_in_long_reviews(text, count, before):
     long = [("x" * 1000, (1, 0, 0))] * before  # texts of two rows
     driver.run(event(0, "r", {"sentences": [*long, (text, (0, 1, 0))]}))
     assert asked_of(driver, "quiet", (1, 0, 0), {}).mentions.review_count == count
+
+
+def test_reviews_after_a_long_one_are_counted_in_a_snapshot_too(tmp_path):
+    driver = Driver()
+    long = [("x" * 1000, (1, 0, 0))] * 70  # texts of two rows
+    driver.run(event(0, "a", {"sentences": [*long, ("quiet", (0, 1, 0))]}))
+    driver.run(event(1, "b", {"sentences": [("quiet", (0, 1, 0))]}))
+    databases = Databases(tmp_path, 2**20, 1, pytest.fail)
+    databases.write(0, dict(driver.rows[0].scan(b"")))
+    ask = Ask(Question("quiet?"), quantize([(1, 0, 0)])[0], LIMITS)
+    with databases.look(0, header_key(b"e")) as rows:
+        answer = read_view(rows, EntityKey(0, "e"), ask, driver.config)
+    databases.close()
+    assert answer.mentions.review_count == 2
 
 
 def test_a_model_that_declares_no_cosines_shows_the_nearest():
