@@ -188,10 +188,14 @@ class Ask:
             raise WrongVector(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
         asked = _asked(entity, question) if question.chooses else None
         near, about = _nearest(entity, self.vector, asked, limits)
-        weights = _Weights.of(entity, question.text, asked, source.header.sentences)
+        weights, rarest = _weights(entity, question.text, asked, source.header.sentences)
 
         def is_answer(cosine: float, text: str) -> bool:
-            return limits is None or cosine >= limits.sure or weights.has_half(text)
+            if limits is None or cosine >= limits.sure:
+                return True
+            found = _stems_of(text, weights)
+            share = sum(weights[word] for word in found)
+            return bool(found) and 2 * share >= sum(weights.values())
 
         chosen = _choose(entity, near, question.sentences, is_answer)
         about |= {sentence.review_id.encode() for sentence in chosen}
@@ -202,7 +206,7 @@ class Ask:
             sentences=chosen,
             asked_review_count=source.header.reviews if asked is None else len(asked),
             answer_review_count=None if limits is None else len(about),
-            mentions=weights.rarest,
+            mentions=rarest,
         )
 
 
@@ -283,18 +287,9 @@ def _choose(
         if not _stands_alone(text) or not is_answer(-sentence.distance, text):
             continue
         kept = np.vstack((kept, sentence.vector))
-        chosen.append(
-            AnswerSentence(
-                len(chosen),
-                sentence.id.decode(),
-                review_of(sentence.id).decode(),
-                text,
-                details.rating,
-                details.occurred_at,
-                details.language,
-                -sentence.distance,
-            )
-        )
+        name, review = sentence.id.decode(), review_of(sentence.id).decode()
+        facts = text, details.rating, details.occurred_at, details.language
+        chosen.append(AnswerSentence(len(chosen), name, review, *facts, -sentence.distance))
     return tuple(chosen)
 
 
@@ -318,42 +313,27 @@ def stem(word: str) -> str:
     return word
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """The question's stems, and how rare each is among the sentences that are asked."""
-
-    weights: Mapping[str, int]  # thousandths of ln(1 + (N - n + 1/2) / (n + 1/2))
-    rarest: RarestWord | None
-
-    @classmethod
-    def of(
-        cls, entity: EntityRows, question: str, asked: Collection[bytes] | None, sentences: int
-    ) -> "_Weights":
-        """Counts the sentences, in one pass over the rows of reviews that have such a word.
-        `sentences`: how many there are, at least.
-        """
-        words = {stem(word): word for word in words_of(question) if word not in _NOT_ASKED}
-        if not words:
-            return cls({}, None)
-        counts: Counter[str] = Counter()
-        reviews: Counter[str] = Counter()
-        for texts in _having(entity, words, asked):
-            having = [_stems_of(text, words) for text in texts]
-            counts.update(word for found in having for word in found)
-            reviews.update(set().union(*having))
-        weights = {
-            word: round(1000 * log(1 + (sentences - counts[word] + 0.5) / (counts[word] + 0.5)))
-            for word in words
-        }
-        rarest = min(words, key=lambda word: (reviews[word], word))
-        return cls(weights, RarestWord(words[rarest], reviews[rarest]))
-
-    def has_half(self, text: str) -> bool:
-        """True if the sentence has words of at least half of the weight."""
-        found = _stems_of(text, self.weights)
-        return bool(found) and 2 * sum(self.weights[word] for word in found) >= sum(
-            self.weights.values()
-        )
+def _weights(
+    entity: EntityRows, question: str, asked: Collection[bytes] | None, sentences: int
+) -> tuple[Mapping[str, int], RarestWord | None]:
+    """How rare each stem of the question is among the asked sentences of all `sentences`, in
+    thousandths of ln(1 + (N - n + 1/2) / (n + 1/2)), and its rarest word.
+    """
+    words = {stem(word): word for word in words_of(question) if word not in _NOT_ASKED}
+    if not words:
+        return {}, None
+    counts: Counter[str] = Counter()
+    reviews: Counter[str] = Counter()
+    for texts in _having(entity, words, asked):
+        having = [_stems_of(text, words) for text in texts]
+        counts.update(word for found in having for word in found)
+        reviews.update(set().union(*having))
+    weights = {
+        word: round(1000 * log(1 + (sentences - counts[word] + 0.5) / (counts[word] + 0.5)))
+        for word in words
+    }
+    rarest = min(words, key=lambda word: (reviews[word], word))
+    return weights, RarestWord(words[rarest], reviews[rarest])
 
 
 def _stems_of(text: str, stems: Collection[str]) -> set[str]:
