@@ -341,7 +341,7 @@ ADDRESSES: Final = (
             ),
             400: _WRONG,
             404: _UNKNOWN,
-            429: Answer("Too many questions wait for their answers.", (Error,)),
+            429: Answer("Too many questions wait, or were asked in the last second.", (Error,)),
             503: _AWAY,
         },
         (*_ASK, "verified", "since", "until", "here"),

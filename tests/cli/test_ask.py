@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from tests.cli.stored import store_rows
 from tests.cli.web_worker import ANSWER, RISEN
+from tests.harness.drive import Driver, upsert
+from tests.processing.test_trend import complained
+from worker.storage.snapshot import PARTIAL_KEY
 
 
 @pytest.fixture
@@ -57,3 +61,30 @@ def test_what_rose_of_all_entities(asked):
     assert (found["entity_id"], found["complaints"]["recent"]) == (RISEN["entity_id"], 9)
     for given in (("trend",), ("trend", "x", "--rose")):
         assert "give ENTITY, or --rose for all entities" in asked(*given).err
+
+
+def test_what_rose_of_a_data_directory(run, tmp_path):
+    rows = dict(complained(12, 30, 2, 60).rows[0].scan(b""))
+    store_rows(tmp_path, 0, rows)
+    store_rows(tmp_path, 1, rows | {PARTIAL_KEY: b""})
+    ended = run("trend", "--rose", "--data-dir", tmp_path, "--json")
+    (line,) = map(json.loads, ended.out.splitlines())
+    assert (line["entity_id"], line["name"], line["recent_reviews"]) == ("e", "loud", 30)
+    assert line["complaints"] == {"recent": 12, "before": 2, "rose": True, "may_have_risen": True}
+    assert (ended.code, "partition 1 has no complete rows" in ended.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("x",), "--data-dir is for --rose, without --url"),
+        (("--rose", "--url", "http://localhost"), "--data-dir is for --rose, without --url"),
+        (("--rose",), "there are no facets in this state"),
+    ],
+)
+def test_a_data_directory_that_cannot_be_used(run, tmp_path, given, said):
+    driver = Driver()
+    driver.run(upsert(0, "r", "one"))
+    store_rows(tmp_path, 0, dict(driver.rows[0].scan(b"")))
+    ended = run("trend", *given, "--data-dir", tmp_path)
+    assert (ended.code, said in ended.err) == (2, True)

@@ -157,7 +157,7 @@ class FakeState:
 
     async def ask(self, entity_id, question, vector):
         if self.is_busy:
-            raise TooManyQuestions
+            raise TooManyQuestions(0.3)
         if vector is not None:
             raise WrongVector("vector has 1 numbers, not 3")
         self.asked.append((entity_id, question, vector))

@@ -18,6 +18,9 @@ from worker.facets.words import words_of
 from worker.processing.ask import Ask, Question, asking, question_of, stem
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import FacetsView, read_view
+from worker.state.entity import EntityRows
+from worker.state.keys import header_key
+from worker.storage.databases import Databases
 from worker.summarizer import Summarizer
 from worker.text.declared import Answering
 
@@ -159,19 +162,38 @@ def test_an_answer_is_that_of_the_definition(history, question, vector, chosen):
         assert rarest.review_count == mentions[rarest.word] == min(mentions.values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | reviews), max_size=14), vectors)
-def test_the_reviews_that_speak_of_a_facets_only_phrase_are_those_of_the_facet(history, vector):
+def test_what_speaks_of_a_facets_only_phrase_is_in_the_facet(history, vector):
+    """The reviews are those of the facet. The answer is its sentences, nearest to the phrase first,
+    without fragments, questions and near copies.
+    """
     facet = Facet("asked", vectors=(packed(vector),), threshold=LIMITS.about)
     criteria = facet_criteria(Definitions([facet]), DIMENSION, None)
-    driver = Driver(config(facets=criteria, facets_topic="facets"))
-    driver.run(event(0, "z", {"sentences": [("a b", vector)]}))
+    driver = Driver(config(facets=criteria, facets_topic="facets", k=50))
+    events = [event(0, "z", {"sentences": [("a b", vector)]})]
     for offset, (name, review) in enumerate(history, 1):
-        driver.run(delete(offset, name) if review is None else event(offset, name, review))
-    (found,) = read_view(driver.rows[0], EntityKey(0, "e"), FacetsView, driver.config).facets
-    ask = Ask(Question(""), quantize([vector])[0], Answering(LIMITS.about, LIMITS.about, 1))
-    answer = read_view(driver.rows[0], EntityKey(0, "e"), ask, driver.config)
+        events.append(delete(offset, name) if review is None else event(offset, name, review))
+    driver.run_whole(*events[:7])
+    driver.restart()
+    driver.run_whole(*events[7:])
+    key = EntityKey(0, "e")
+    (found,) = read_view(driver.rows[0], key, FacetsView, driver.config).facets
+    to, own = quantize([vector]), EntityRows(driver.rows[0], b"e", 0, DIMENSION)
+    rows = {block.id(at): v for block in own.blocks() for at, v in enumerate(block.vectors)}
+    expected = []
+    for sentence in sorted(
+        found.sentences,
+        key=lambda of: (-cosine(rows[of.sentence_id.encode()], to[0]), of.sentence_id.encode()),
+    ):
+        near = rows[sentence.sentence_id.encode()]
+        is_whole = len(words_of(sentence.text)) >= 4 and not sentence.text.endswith("?")
+        if is_whole and all(cosine(near, rows[other.encode()]) <= 0.8 for other in expected):
+            expected.append(sentence.sentence_id)
+    ask = Ask(Question("", 50), to[0], Answering(LIMITS.about, LIMITS.about, LIMITS.about))
+    answer = read_view(driver.rows[0], key, ask, driver.config)
     assert answer.answer_review_count == found.review_count
+    assert [sentence.sentence_id for sentence in answer.sentences] == expected
 
 
 @pytest.mark.parametrize(
@@ -227,6 +249,20 @@ def test_a_word_is_found_in_every_form_and_in_long_reviews(text, count, before):
     long = [("x" * 1000, (1, 0, 0))] * before  # texts of two rows
     driver.run(event(0, "r", {"sentences": [*long, (text, (0, 1, 0))]}))
     assert asked_of(driver, "quiet", (1, 0, 0), {}).mentions.review_count == count
+
+
+def test_reviews_after_a_long_one_are_counted_in_a_snapshot_too(tmp_path):
+    driver = Driver()
+    long = [("x" * 1000, (1, 0, 0))] * 70  # texts of two rows
+    driver.run(event(0, "a", {"sentences": [*long, ("quiet", (0, 1, 0))]}))
+    driver.run(event(1, "b", {"sentences": [("quiet", (0, 1, 0))]}))
+    databases = Databases(tmp_path, 2**20, 1, pytest.fail)
+    databases.write(0, dict(driver.rows[0].scan(b"")))
+    ask = Ask(Question("quiet?"), quantize([(1, 0, 0)])[0], LIMITS)
+    with databases.look(0, header_key(b"e")) as rows:
+        answer = read_view(rows, EntityKey(0, "e"), ask, driver.config)
+    databases.close()
+    assert answer.mentions.review_count == 2
 
 
 def test_a_model_that_declares_no_cosines_shows_the_nearest():

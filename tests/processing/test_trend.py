@@ -66,7 +66,7 @@ def test_the_counts_of_a_facet_are_its_mentions(batches, by):
                 assert rated == mentions[facet.name].ratings.count
 
 
-def complaints(recent, of_recent, before, of_before, text="It is loud"):
+def complained(recent, of_recent, before, of_before, text="It is loud"):
     """An entity with so many complaints among its reviews of the last 90 days, and before."""
     driver = Driver(config(facets=NOISE, facets_topic="facets"))
     events = []
@@ -79,7 +79,11 @@ def complaints(recent, of_recent, before, of_before, text="It is loud"):
             events.append((said, 2 if is_bad else 5, f"{day}T12:00:00Z"))
     for offset, (said, rating, date) in enumerate(events):
         driver.run(upsert(offset, f"r{offset}", said, rating=rating, occurred_at=date))
-    trend = read(driver)
+    return driver
+
+
+def complaints(*counts):
+    trend = read(complained(*counts))
     (loud,) = [facet.complaints for facet in trend.facets if facet.name == "loud"]
     return loud
 

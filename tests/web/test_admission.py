@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from tests.harness.web_state import FakeState
 from worker.settings import Settings
+from worker.stream import rate_limit
+from worker.stream.rate_limit import RateLimit
 from worker.telemetry.metrics import Metrics
 from worker.web import admission
-from worker.web.admission import RateLimit, client_of
+from worker.web.admission import client_of
 from worker.web.peers import Peers, peers_of
 from worker.web.routes import add_pages
 from worker.web.server import PROBES
@@ -194,7 +196,7 @@ def test_a_limit_is_a_bucket_of_tokens(rate: int, burst: int, asked: list[Any]) 
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(rate_limit, "MOST_CLIENTS", 3)
     limit = RateLimit(1, 1, Clock())
     for client in ("a", "b", "c", "a", "d"):
         limit.wait(client)

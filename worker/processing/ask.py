@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.fixed_point import VectorError, quantize
+from worker.coversumm.short_view import cosines
 from worker.events import ReviewDetails
 from worker.events.dates import instant, to_timestamp
 from worker.facets.quotable import has_template
@@ -31,7 +32,7 @@ from worker.facets.words import words_of
 from worker.processing.entity_view import EntityView, Source
 from worker.state.entity import EntityRows
 from worker.state.keys import review_of
-from worker.state.rows import text_chunks
+from worker.state.rows import decode_review, text_chunks
 from worker.text.declared import Answering, facts_of
 from worker.text.engine import EmbeddingEngine
 from worker.text.language import language_code
@@ -54,7 +55,8 @@ _NOT_ASKED: Final = frozenset(_OF_QUESTIONS.split())
 """Words of questions that say nothing of what is asked."""
 _ENDINGS: Final = ("'s", "ing", "ies", "ed", "es", "s")
 _BECOME_LETTERS: Final = (
-    rb"\xc3\x9f|\xc4\xb0|\xc5[\x89\xbf]|\xcc\x87|\xe1\xba[\x9a\x9e]|\xe2\x84\xaa|\xef[\xac\xbc\xbd]"
+    *map(str.encode, ("ß", "İ", "ŉ", "ſ", "\u0307", "ẚ", "ẞ", "\u212a")),  # the last is the kelvin
+    *(b"\xef\xac", b"\xef\xbc", b"\xef\xbd"),  # the first bytes of ligatures and of full width
 )
 """UTF-8 of signs whose folded forms have ASCII letters."""
 
@@ -186,10 +188,14 @@ class Ask:
             raise WrongVector(f"vector has {len(self.vector)} numbers, not {entity.dimension}")
         asked = _asked(entity, question) if question.chooses else None
         near, about = _nearest(entity, self.vector, asked, limits)
-        weights = _Weights.of(entity, question.text, asked, source.header.sentences)
+        weights, rarest = _weights(entity, question.text, asked, source.header.sentences)
 
         def is_answer(cosine: float, text: str) -> bool:
-            return limits is None or cosine >= limits.sure or weights.has_half(text)
+            if limits is None or cosine >= limits.sure:
+                return True
+            found = _stems_of(text, weights)
+            share = sum(weights[word] for word in found)
+            return bool(found) and 2 * share >= sum(weights.values())
 
         chosen = _choose(entity, near, question.sentences, is_answer)
         about |= {sentence.review_id.encode() for sentence in chosen}
@@ -200,7 +206,7 @@ class Ask:
             sentences=chosen,
             asked_review_count=source.header.reviews if asked is None else len(asked),
             answer_review_count=None if limits is None else len(about),
-            mentions=weights.rarest,
+            mentions=rarest,
         )
 
 
@@ -238,13 +244,6 @@ def _asked(entity: EntityRows, question: Question) -> Collection[bytes]:
     }
 
 
-def cosines(vectors: NDArray[np.int16], to: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The cosines of the rows of (m, D) to a vector of whole numbers (D,)."""
-    exact = vectors.astype(np.float64)
-    result: NDArray[np.float64] = (exact @ to) / np.sqrt(np.vecdot(exact, exact) * (to @ to))
-    return result
-
-
 def _nearest(
     entity: EntityRows,
     vector: NDArray[np.int16],
@@ -257,13 +256,12 @@ def _nearest(
     found: list[_Near] = []
     about: set[bytes] = set()
     least, spoken = (-1.0, 2.0) if limits is None else (limits.near, limits.about)
-    to = vector.astype(np.float64)
     for block in entity.blocks():
-        near = cosines(block.vectors, to)
+        near = cosines(block.vectors, vector[None])[:, 0]
         for row in np.flatnonzero(near >= least).tolist():
             if asked is None or block.reviews[row] in asked:
                 cosine = float(near[row])
-                found.append(_Near(-cosine, block.id(row), block.vectors[row]))
+                found.append(_Near(-cosine, block.id(row), block.vectors[row].copy()))
                 if cosine >= spoken:
                     about.add(block.reviews[row])
         if len(found) > MOST_READ:
@@ -283,24 +281,15 @@ def _choose(
     for sentence in near:
         if len(chosen) == count:
             break
-        if (cosines(kept, sentence.vector.astype(np.float64)) > SAME).any():
+        if (cosines(kept, sentence.vector[None]) > SAME).any():
             continue
         text, details = entity.text_and_details(sentence.id)
         if not _stands_alone(text) or not is_answer(-sentence.distance, text):
             continue
         kept = np.vstack((kept, sentence.vector))
-        chosen.append(
-            AnswerSentence(
-                len(chosen),
-                sentence.id.decode(),
-                review_of(sentence.id).decode(),
-                text,
-                details.rating,
-                details.occurred_at,
-                details.language,
-                -sentence.distance,
-            )
-        )
+        name, review = sentence.id.decode(), review_of(sentence.id).decode()
+        facts = text, details.rating, details.occurred_at, details.language
+        chosen.append(AnswerSentence(len(chosen), name, review, *facts, -sentence.distance))
     return tuple(chosen)
 
 
@@ -324,57 +313,58 @@ def stem(word: str) -> str:
     return word
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """The question's stems, and how rare each is among the sentences that are asked."""
-
-    weights: Mapping[str, int]  # thousandths of ln(1 + (N - n + 1/2) / (n + 1/2))
-    rarest: RarestWord | None
-
-    @classmethod
-    def of(
-        cls, entity: EntityRows, question: str, asked: Collection[bytes] | None, sentences: int
-    ) -> "_Weights":
-        """Counts the sentences, in one pass over the rows of reviews that have such a word.
-        `sentences`: how many there are, at least.
-        """
-        words = {stem(word): word for word in words_of(question) if word not in _NOT_ASKED}
-        if not words:
-            return cls({}, None)
-        counts: Counter[str] = Counter()
-        reviews: Counter[str] = Counter()
-        for name, texts in _having(entity, words):
-            if asked is None or name in asked:
-                having = [words.keys() & {stem(word) for word in words_of(text)} for text in texts]
-                counts.update(word for found in having for word in found)
-                reviews.update(set().union(*having))
-        weights = {
-            word: round(1000 * log(1 + (sentences - counts[word] + 0.5) / (counts[word] + 0.5)))
-            for word in words
-        }
-        rarest = min(words, key=lambda word: (reviews[word], word))
-        return cls(weights, RarestWord(words[rarest], reviews[rarest]))
-
-    def has_half(self, text: str) -> bool:
-        """True if the sentence has words of at least half of the weight."""
-        found = self.weights.keys() & {stem(word) for word in words_of(text)}
-        return bool(found) and 2 * sum(self.weights[word] for word in found) >= sum(
-            self.weights.values()
-        )
-
-
-def _having(entity: EntityRows, words: Collection[str]) -> Iterator[tuple[bytes, list[str]]]:
-    """The live reviews that may have a word with one of these stems, with their texts.
-
-    A word begins with its stem, so rows without these bytes are not decoded.
+def _weights(
+    entity: EntityRows, question: str, asked: Collection[bytes] | None, sentences: int
+) -> tuple[Mapping[str, int], RarestWord | None]:
+    """How rare each stem of the question is among the asked sentences of all `sentences`, in
+    thousandths of ln(1 + (N - n + 1/2) / (n + 1/2)), and its rarest word.
     """
-    begins = b"|".join(re.escape(word.partition("'")[0].encode()) for word in words)
-    may_have = re.compile(begins + b"|" + _BECOME_LETTERS, re.IGNORECASE)
-    is_plain = begins.isascii()
+    words = {stem(word): word for word in words_of(question) if word not in _NOT_ASKED}
+    if not words:
+        return {}, None
+    counts: Counter[str] = Counter()
+    reviews: Counter[str] = Counter()
+    for texts in _having(entity, words, asked):
+        having = [_stems_of(text, words) for text in texts]
+        counts.update(word for found in having for word in found)
+        reviews.update(set().union(*having))
+    weights = {
+        word: round(1000 * log(1 + (sentences - counts[word] + 0.5) / (counts[word] + 0.5)))
+        for word in words
+    }
+    rarest = min(words, key=lambda word: (reviews[word], word))
+    return weights, RarestWord(words[rarest], reviews[rarest])
+
+
+def _stems_of(text: str, stems: Collection[str]) -> set[str]:
+    """Those of the stems that words of the text have. A word begins with its stem."""
+    if text.isascii() and not any(map(text.lower().__contains__, stems)):
+        return set()
+    begin = tuple(stems)
+    return {stem(word) for word in words_of(text) if word.startswith(begin)}.intersection(stems)
+
+
+def _having(
+    entity: EntityRows, words: Collection[str], asked: Collection[bytes] | None
+) -> Iterator[list[str]]:
+    """The texts of each live review that is asked and may have a word with one of these stems.
+
+    Rows without the bytes of a stem are not decoded.
+    """
+    begins = [word.partition("'")[0].encode() for word in words]
+    signs = (*begins, *_BECOME_LETTERS) if b"".join(begins).isascii() else (b"",)
     start = len(entity.keys.reviews)
+    long: list[bytes] = []
     for key, value in entity.rows.scan(entity.keys.reviews):
-        if is_plain and text_chunks(value) <= 1 and may_have.search(value) is None:
+        if asked is not None and key[start:] not in asked:
             continue
-        review = entity.review(key[start:])
+        if text_chunks(value) > 1:
+            long.append(key[start:])
+        elif any(map(value.lower().__contains__, signs)):
+            row = decode_review(key, value)
+            if not row.deleted:
+                yield [text for _, text in row.texts]
+    for name in long:  # a snapshot reads no other row during a scan
+        review = entity.review(name)
         if review is not None and not review.deleted:
-            yield key[start:], [sentence.text for sentence in review.sentences]
+            yield [sentence.text for sentence in review.sentences]

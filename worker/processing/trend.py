@@ -171,22 +171,18 @@ def _periods(reviews: Sequence[_Review]) -> tuple[tuple[Period, ...], int]:
 
 def _spans(reviews: Sequence[_Review]) -> tuple[list[_Review], list[_Review]]:
     """The rated reviews of the last days of these, and of the days before."""
-    dated = [review for review in reviews if review.at_ms is not None]
-    end = max((review.at_ms or 0 for review in dated), default=0)
+    dated = [(review.at_ms, review) for review in reviews if review.at_ms is not None]
+    end = max((at_ms for at_ms, _ in dated), default=0)
     middle, start = end - RECENT_DAYS * _DAY_MS, end - (RECENT_DAYS + BEFORE_DAYS) * _DAY_MS
-    rated = [review for review in dated if review.rating is not None]
-    recent = [review for review in rated if (review.at_ms or 0) > middle]
-    return recent, [review for review in rated if start < (review.at_ms or 0) <= middle]
+    rated = [(at_ms, review) for at_ms, review in dated if review.rating is not None]
+    recent = [review for at_ms, review in rated if at_ms > middle]
+    return recent, [review for at_ms, review in rated if start < at_ms <= middle]
 
 
 def _complaints(reviews: Sequence[_Review], number: int | None) -> int:
     """Low ratings, of reviews that mention the facet; None: of all."""
-    return sum(
-        review.rating is not None
-        and review.rating <= LOW
-        and (number is None or bool(review.mentions >> number & 1))
-        for review in reviews
-    )
+    low = (review for review in reviews if review.rating is not None and review.rating <= LOW)
+    return sum(number is None or bool(review.mentions >> number & 1) for review in low)
 
 
 def fisher(recent: int, of_recent: int, before: int, of_before: int) -> Fraction:

@@ -455,7 +455,7 @@ def _decode_facts(payload: bytes, version: int) -> tuple[int, ReviewFacts]:
         raise ValueError("impossible count")
     occurred_at = payload[at + 1 : date_end].decode() or None
     tag = payload[date_end + 1 : end].decode() or None
-    label_bits = dict(_LABELS.iter_unpack(payload[begin:stop]))
+    label_bits = dict(_LABELS.iter_unpack(payload[begin:stop])) if count else {}
     if version == 2:
         return stop, ReviewFacts(
             deleted, ReviewDetails(rating, occurred_at, tag), label_bits, "", 0, is_future

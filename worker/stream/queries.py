@@ -1,27 +1,35 @@
 """Answers queries from the committed state of a running worker, in threads beside the stream."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import msgspec
 
 from worker.processing.ask import Answer, Question, Vector, asking
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import Extent, Reads, V, read_view
+from worker.processing.trend import Trend
 from worker.state.entity import read_header
 from worker.state.errors import StateError
-from worker.state.keys import ENTITY, header_key
+from worker.state.keys import APPLIED, ENTITY, header_key
 from worker.state.listing import EntitySearch, Page, read_page
+from worker.state.partition import read_applied
 from worker.state.store import Rows
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
+from worker.stream.rate_limit import RateLimit
 from worker.stream.surroundings import Threads
 from worker.text.engine import EmbeddingEngine
 
 MOST_QUESTIONS = 4
 """That wait for their answers: embedding one takes the stream's processor some 20 ms."""
+QUESTIONS_A_SECOND = 20  # of all readers together, beside those with a known answer
+KNOWN_BYTES = 4 * 2**20  # of answers and trends, as JSON; in memory they take some three times that
 LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
 
 
@@ -30,7 +38,11 @@ class NotHere(Exception):
 
 
 class TooManyQuestions(Exception):
-    """So many wait already."""
+    """So many wait, or were asked just now; ask again after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class _Large(Exception):
@@ -62,9 +74,31 @@ class _Reader:
 
 
 @dataclass(eq=False)
+class _KnownViews:
+    """The views asked for last, as of their offsets; for one thread."""
+
+    _views: dict[object, tuple[int, Any]] = field(default_factory=dict)  # with their bytes
+    _bytes: int = 0
+
+    def get(self, key: object) -> Any:
+        """The view of this key, which is now the last one asked for; None without it."""
+        size, view = self._views.pop(key, (0, None))
+        if view is not None:
+            self._views[key] = size, view
+        return view
+
+    def put(self, key: object, view: Any, size: int) -> None:
+        """Keep the view in place of the one of this key, and forget the oldest beyond the limit."""
+        self._bytes += size - self._views.pop(key, (0,))[0]
+        self._views[key] = size, view
+        while self._bytes > KNOWN_BYTES:
+            self._bytes -= self._views.pop(next(iter(self._views)))[0]
+
+
+@dataclass(eq=False)
 class ViewReader(_Reader):
     """Reads views of entities, with two threads, so that large ones do not delay the others, and
-    answers questions in a third.
+    answers questions in a third. Answers and trends are read once as of an offset.
     """
 
     config: ProcessorConfig
@@ -73,6 +107,8 @@ class ViewReader(_Reader):
     def __post_init__(self) -> None:
         self._asking = self.threads.in_order("questions")
         self._waiting = 0
+        self._limit = RateLimit(QUESTIONS_A_SECOND, QUESTIONS_A_SECOND)
+        self._known = _KnownViews()
         self._quick = self.threads.in_order("summaries")
         self._slow = self.threads.in_order("large summaries")
 
@@ -83,10 +119,10 @@ class ViewReader(_Reader):
         `read_view`.
         """
         key = EntityKey(partition, entity_id)
-        try:
-            return await self._quick.run(lambda: self._look(key, kind, extent, False))
-        except _Large:
-            return await self._slow.run(lambda: self._look(key, kind, extent, True))
+        asked: object = kind
+        if isinstance(asked, Trend):
+            return await self._once(key, asked, lambda: self._read(key, kind, extent))
+        return await self._read(key, kind, extent)
 
     async def ask(
         self, partition: int, entity_id: str, question: Question, vector: Vector | None
@@ -94,16 +130,55 @@ class ViewReader(_Reader):
         """The entity's answer, None without such an entity. Raises NotHere, TooManyQuestions,
         WrongVector.
         """
-        if self._waiting >= MOST_QUESTIONS:
-            raise TooManyQuestions
         key = EntityKey(partition, entity_id)
-        self._waiting += 1
+        given = None if vector is None else vector.tobytes()
+        return await self._once(key, (question, given), lambda: self._ask(key, question, vector))
+
+    async def _once(
+        self, key: EntityKey, asked: object, read: Callable[[], Awaitable[V | None]]
+    ) -> V | None:
+        """What was read before if nothing has been committed since, else what `read` reads."""
+        name = msgspec.json.encode((key, asked))
+        known_as = self.begun(key.partition), name
+        view: Any = self._known.get(known_as)
+        if view is None or view.next_offset != await self._quick.run(lambda: self._offset(key)):
+            view = await read()
+            if view is not None:
+                self._known.put(known_as, view, len(name) + len(msgspec.json.encode(view)))
+        found: V | None = view
+        return found
+
+    def _offset(self, key: EntityKey) -> int | None:
+        """The partition's offset as of the last commit. Raises NotHere."""
+        with self._committed(key.partition, APPLIED) as rows:
+            applied = read_applied(rows)
+            return None if applied is None else applied.next_offset
+
+    async def _read(self, key: EntityKey, kind: Reads[V], extent: Extent | None) -> V | None:
         try:
-            return await self._asking.run(
-                lambda: self._look(key, asking(question, self.engine, vector), None, True)
-            )
-        finally:
+            return await self._quick.run(lambda: self._look(key, kind, extent, False))
+        except _Large:
+            return await self._slow.run(lambda: self._look(key, kind, extent, True))
+
+    async def _ask(
+        self, key: EntityKey, question: Question, vector: Vector | None
+    ) -> Answer | None:
+        if self._waiting >= MOST_QUESTIONS:
+            raise TooManyQuestions(1)
+        if seconds := self._limit.wait(""):
+            raise TooManyQuestions(seconds)
+
+        def answer() -> Answer | None:
+            return self._look(key, asking(question, self.engine, vector), None, True)
+
+        def answered(_: object) -> None:
             self._waiting -= 1
+
+        self._waiting += 1
+        work = asyncio.ensure_future(self._asking.run(answer))
+        work.add_done_callback(answered)
+        # a reader who no longer waits does not end the thread's work
+        return await asyncio.shield(work)
 
     def _look(
         self, key: EntityKey, kind: Reads[V], extent: Extent | None, is_slow: bool

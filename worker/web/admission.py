@@ -8,7 +8,6 @@ import hmac
 import logging
 import math
 import re
-import time
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -16,14 +15,13 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from worker.clock import Clock
 from worker.settings import Settings
 from worker.stream.journal import OnceAMinute
+from worker.stream.rate_limit import RateLimit
 from worker.web.server import PROBES, error
 
 CLIENT: Final = web.RequestKey("client", str)
 """Of a request, if requests are limited: the address of its client, as the limit counts it."""
-MOST_CLIENTS: Final = 10_000  # whose requests are counted; the longest silent one is forgotten
 _SITE_BITS: Final = 64  # lower bits of an IPv6 address, which one customer may choose
 _PORT: Final = re.compile(r"^\[([^]]*)\](?::\d+)?$|^([^:]*):\d+$")  # that some proxies add
 
@@ -58,25 +56,6 @@ def with_token(tokens: Sequence[str]) -> Middleware:
         return refusal
 
     return check
-
-
-class RateLimit:
-    """Requests of each client: `burst` at once, and `rate` a second."""
-
-    def __init__(self, rate: int, burst: int, clock: Clock = time) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
-        # By client, the last one to ask last: the time when its burst is complete again.
-        self.complete: dict[str, float] = {}
-
-    def wait(self, client: str) -> float:
-        """Count a request. 0 if it is admitted, else the seconds until the next one is."""
-        now = self._clock.monotonic()
-        complete = max(self.complete.pop(client, now), now)
-        early = complete - now - (self._burst - 1) / self._rate
-        self.complete[client] = complete if early > 0 else complete + 1 / self._rate
-        if len(self.complete) > MOST_CLIENTS:
-            del self.complete[next(iter(self.complete))]
-        return max(early, 0.0)
 
 
 def limited(limit: RateLimit, proxies: Collection[IPv4Network | IPv6Network]) -> Middleware:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import socket
 import ssl
@@ -226,8 +227,9 @@ class Pages:
             return error(503, "the worker is busy")
         except NotHere:
             return error(503, "the entity's partition is being handed over")
-        except TooManyQuestions:
-            return error(429, "too many questions wait for their answers", {"Retry-After": "1"})
+        except TooManyQuestions as why:
+            again = {"Retry-After": str(math.ceil(why.seconds))}
+            return error(429, "too many questions are asked of this worker", again)
         except (NoFacets, UnknownLanguage, WrongVector) as why:
             return error(400, str(why))
         if found is None:
