@@ -240,6 +240,7 @@ def assemble(
         facets_topic=config.facets_topic,
         threads=threads,
         as_json=None if avro is None else avro.to_json,
+        has_facets=bool(settings.facets),
     )
     takeover = Takeover(
         assignment=assignment,

@@ -29,7 +29,7 @@ from worker.processing.entity_view import (
 )
 from worker.processing.trend import PERIODS, TrendView
 from worker.settings import Settings
-from worker.state.listing import LONGEST_PAGE, ListedEntity
+from worker.state.listing import LONGEST_LIKE, LONGEST_PAGE, ListedEntity
 from worker.web.page.history import ChangeHistory
 from worker.web.page.watchers import MOST_WATCHERS, SHOWN_CHARACTERS
 from worker.web.server import PROBES
@@ -70,6 +70,13 @@ class Status(Struct, frozen=True):
     epoch: Annotated[int, Meta(description="COVERSUMM_EPOCH")]
     native: Annotated[bool, Meta(description="Whether native code takes usual events.")]
     facets: Annotated[bool, Meta(description="Whether it has facets.")]
+    input_topic: Annotated[str, Meta(description="COVERSUMM_INPUT_TOPIC")]
+    embedder: Annotated[
+        str, Meta(description="COVERSUMM_EMBEDDER; with `none` a question needs a vector.")
+    ]
+    reads: Annotated[
+        list[str], Meta(description="Languages that the model reads; empty: not declared.")
+    ]
     unread: (
         Annotated[str, Meta(description="Sentences in languages that the model does not read.")]
         | None
@@ -134,16 +141,23 @@ class AllEntities(Struct, frozen=True):
 
 
 class ChangeInShort(Struct, frozen=True):
-    """A change of any entity's summary. A deletion has the first two fields alone."""
+    """A change of any entity's facets, of its summary without facets. A deletion has the first two
+    fields alone.
+    """
 
     entity_id: str
     deleted: bool
     sequence: int | UnsetType = UNSET
-    added: Annotated[int, Meta(description="How many sentences.")] | UnsetType = UNSET
-    removed: Annotated[int, Meta(description="How many sentences.")] | UnsetType = UNSET
+    subject: (
+        Annotated[
+            str, Meta(description="The facet of `text`, else those that changed; may be empty.")
+        ]
+        | UnsetType
+    ) = UNSET
     text: (
         Annotated[
-            str, Meta(description=f"Of the first that was added; {SHOWN_CHARACTERS} characters.")
+            str,
+            Meta(description=f"A sentence of the new review; {SHOWN_CHARACTERS} characters."),
         ]
         | UnsetType
         | None
@@ -215,6 +229,15 @@ QUERIES: Final = {
     "prefix": Query({"type": "string"}, "Entities whose id begins with it."),
     "contains": Query({"type": "string"}, "Entities whose id contains it."),
     "after": Query({"type": "string"}, "Continue after this id: `after` of the last page."),
+    "order": Query(
+        {"enum": ["id", "reviews"], "default": "id"},
+        "`id`: by length, then bytes. `reviews`: a page has those with the most reviews among all "
+        "that it searched. The next one searches further: show the greatest of all pages.",
+    ),
+    "near": Query(
+        {"type": "string", "maxLength": LONGEST_LIKE},
+        "Instead of `order`: ids that are most like this one come first, among those searched.",
+    ),
     "limit": Query(
         {"type": "integer", "minimum": 1, "maximum": LONGEST_PAGE, "default": 100},
         "Entities of a page. A page may have fewer and still not be the last.",
@@ -268,13 +291,15 @@ QUERIES: Final = {
     "facets": Query({"enum": ["1"]}, "Changes of the entity's facets instead of its summary."),
     "here": Query({"type": "string"}, "Set by workers that relay a request: relay it no further."),
 }
-_LIST: Final = ("prefix", "contains", "after", "limit")
+_LIST: Final = ("prefix", "contains", "after", "order", "near", "limit")
 _VIEW: Final = ("id", "view", "sentences", "words", "threshold", "language", "here")
 _ASK: Final = ("id", "q", "vector", "sentences", "rating_min", "rating_max", "language", "country")
 _WRONG: Final = Answer("The query or the id is wrong.", (Error,))
 _UNKNOWN: Final = Answer("There is no such entity.", (Error,))
 _AWAY: Final = Answer(
-    "The worker is not ready or busy, or no known worker has the entity. Ask again.", (Error,)
+    "The worker is not ready or busy, no known worker has the entity, or it is not yet there, "
+    "because its partition is behind. Ask again after the seconds of `Retry-After`.",
+    (Error,),
 )
 _VIEWED: Final = {200: Answer("The view as of the last commit.", VIEWS), 400: _WRONG, 404: _UNKNOWN}
 _HELLO: Final = {"hello": ("Nothing",), "skipped": ("Nothing",)}
@@ -317,7 +342,7 @@ ADDRESSES: Final = (
     Address(
         "/entities",
         "summaries",
-        "Entities of this worker, by length of their ids, then by their bytes.",
+        "Entities of this worker.",
         {200: Answer("A page of them.", (OwnEntities,)), 400: _WRONG, 503: _AWAY},
         _LIST,
     ),
@@ -405,7 +430,7 @@ ADDRESSES: Final = (
     Address(
         "/page/changes",
         "page",
-        "A stream of the changes of summaries at this worker, in short.",
+        "A stream of the changes of facets at this worker, else of summaries, in short.",
         {
             200: Answer(
                 "Server-sent events. `skipped`: events were left out.",

@@ -36,6 +36,7 @@ def test_a_worker_of_another_group_is_shown_by_its_url_alone(run, port, monkeypa
         ("nobody", 1, "there is no entity 'nobody'"),
         ("misplaced", 1, "'misplaced' is in partition 4, where queries do not look"),
         ("later", 2, "answers 503: rebalancing"),
+        ("soon", 2, "not yet: 4,000 records behind; ask again in 1 s"),
         ("odd", 2, 'answers 500: "oh"'),
     ],
 )

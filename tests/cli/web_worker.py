@@ -67,6 +67,11 @@ ANSWERS = {
     "/entities/x/summary?view=short&words=9&threshold=0.800000000": (200, SHORT, {}),
     "/entities?prefix=misplaced&limit=1": (200, LISTED, {}),
     "/entities/later/summary": (503, {"error": "rebalancing"}, {}),
+    "/entities/soon/summary": (
+        503,
+        {"error": "not yet: 4,000 records behind"},
+        {"Retry-After": "1"},
+    ),
     "/entities/odd/summary": (500, "oh", {}),
 }
 
@@ -77,8 +82,8 @@ class WebWorker(Handler):
             self.path, (404, {"error": "there is no such entity"}, {})
         )
         data = json.dumps(body).encode()
-        if self.path.endswith("/facets"):  # a version without this page, whose 404 is text
-            code, data = 404, b"404: Not Found"
+        if self.path.endswith("/facets"):  # a version without this page
+            code, data = 404, b'{"error": "nothing is at this path"}'
         self.reply(code, data, headers)
 
 

@@ -102,6 +102,17 @@ def test_facets_that_only_the_worker_can_refuse_are_put_right_later(start, revie
     wait_for(served, "are on the page")
 
 
+def test_reviews_that_the_model_does_not_read_are_named(start, tmp_path):
+    path = tmp_path / "german.jsonl"
+    text = "Das Zimmer war sehr sauber, und das Bett war bequem."
+    reviews = ({"entity_id": "e", "review_id": str(n), "text": text} for n in range(9))
+    path.write_text("".join(f"{json.dumps(review)}\n" for review in reviews))
+    arguments = ("serve", str(path), "--facets", "preset:stays")
+    served = start(*arguments, COVERSUMM_WEB_PORT=str(free_port()))
+    line = wait_for(served, "warning: 9 of 9 reviews are in de; the model reads en")
+    assert "docs/vectors.md" in line
+
+
 def test_long_reviews_stay_within_what_the_embedded_broker_keeps(start, tmp_path):
     path = tmp_path / "long.jsonl"
     text = " ".join(["The room was clean, and the bed was soft for all of us in the family."] * 900)

@@ -111,7 +111,7 @@ class FakeState:
     """A worker of which everything can be chosen."""
 
     def __init__(self):
-        self.is_ready, self.is_busy = True, False
+        self.is_ready, self.is_busy, self.behind = True, False, ""
         self.owner = (True, "http://127.0.0.1:8080")
         self.summaries = {"x": VIEW}
         self.asked = []
@@ -162,6 +162,9 @@ class FakeState:
             raise WrongVector("vector has 1 numbers, not 3")
         self.asked.append((entity_id, question, vector))
         return ANSWER if entity_id == "x" else None
+
+    def not_yet(self, entity_id):
+        return self.behind
 
     async def view(self, entity_id, kind, extent=None):
         if isinstance(kind, Trend):

@@ -164,8 +164,9 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
         for rank, (one, (number, sid)) in enumerate(zip(overview.sentences, naive, strict=True)):
             assert one.rank == rank
             assert one.facet_sentence_count == counts[one.facet]
-            text, _, review_id, rating, _ = model.members(key)[number, 0][sid.encode()]
+            text, _, review_id, rating, details = model.members(key)[number, 0][sid.encode()]
             assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
+            assert one.occurred_at == details.get("occurred_at")
 
 
 def nameless(facet):
@@ -240,6 +241,7 @@ def test_an_overview_reads_the_facets_of_the_main_language():
     driver = of_languages(BY_LANGUAGE, ("de", *near), ("fr", *near), ("fr", *other), least=1)
     shown = view_of(driver, (0, "e"), Overview)
     assert (shown.language, {one.facet for one in shown.sentences}) == ("fr", {"x", "y"})
+    assert shown.languages == {"fr": 2, "de": 1}
     assert {one.review_id for one in shown.sentences} == {"r1"}
     asked = view_of(driver, (0, "e"), Overview, Extent(language="de"))
     assert (asked.language, {one.review_id for one in asked.sentences}) == ("de", {"r0"})

@@ -212,7 +212,7 @@ def shows_facets(tab: Tab, worker: WorkerProcess, entity_id: str) -> None:
     rows = f"[...document.querySelectorAll('.facets > li')].map((one) => {texts})"
     assert tab.evaluate(rows) == wanted
     tab.wait("document.querySelector('.facets .came') !== null")
-    assert "newest · new review" in tab.text(".changes:not(.facets *)")
+    assert "newest · review " in tab.text(".changes:not(.facets *)")
     tab.click(".views button[value=ranking]")
 
 
@@ -257,6 +257,7 @@ def test_searched_watched_and_handed_over(
         entity = max(there, key=lambda one: sum(review.entity_id == one for review in load))
         tab.click(f"a[data-id={json.dumps(entity)}]")
         opened(tab, entity)
+        tab.click(".views summary")  # More
         tab.click(".views button[value=ranking]")
         tab.wait("document.querySelectorAll('.sentences li').length === 6")
         answer = summary(asked, entity)
@@ -371,9 +372,9 @@ def test_hostile_texts_and_ids(
         tab.complaints.clear()
         tab.picture(pictures / "page-hostile.png")
         for path, word in (
-            ("nobody", "There is no entity with this id"),
+            ("nobody", "There is no entity “"),
             ("%ff", "Latest changes"),
-            ("a%00b", "There is no entity with this id"),
+            ("a%00b", "There is no entity “"),
         ):
             tab.evaluate(f"location.hash = '#/entity/{path}'")
             tab.wait(f"document.querySelector('#shown').innerText.includes({json.dumps(word)})")

@@ -120,6 +120,42 @@ def test_an_entity_in_two_partitions_is_on_one_page():
     assert page.after == "a"
 
 
+@given(
+    shares=st.lists(st.sets(IDS, max_size=8), min_size=1, max_size=3),
+    limit=st.integers(1, 5),
+    patience=st.integers(0, 6),
+)
+def test_those_with_the_most_reviews_of_several_workers_first(shares, limit, patience):
+    """The greatest of all pages are the greatest of all, wherever time runs out."""
+    workers, seen, reviews = [], set(), {}
+    for number, share in enumerate(shares):
+        mine = sorted(share - seen)
+        workers.append({number: stored(mine)})
+        reviews |= {entity_id: at + 1 for at, entity_id in enumerate(mine)}
+        seen |= share
+    found, after = [], None
+    for _ in range(100):
+        search = EntitySearch(after=after, by_reviews=True)
+        times = iter([True] * patience + [False] * 100)
+        pages = [read_page(parts, search, limit, times.__next__) for parts in workers]
+        page = merged(pages, limit, search.rank())
+        assert len(page.entities) <= limit
+        found += page.entities
+        after = page.after
+        if after is None:
+            break
+    assert {one.entity_id: one.reviews for one in found}.items() <= reviews.items()
+    greatest = sorted((one.reviews for one in found), reverse=True)[:limit]
+    assert greatest == sorted(reviews.values(), reverse=True)[:limit]
+
+
+def test_the_ids_most_like_another():
+    rows = {0: stored(sorted(["hotel-1", "hotel-2", "B00X", "villa", "x" * 300]))}
+    page = read_page(rows, EntitySearch(near="Hotle-2"), 2)
+    assert [one.entity_id for one in page.entities] == ["hotel-2", "hotel-1"]
+    assert (page.after, page.searched) == (None, 5)
+
+
 def test_a_key_that_is_none_is_told():
     rows = MemoryRows({header_key(b"abcde")[:-3]: b""})
     with pytest.raises(CorruptRow):

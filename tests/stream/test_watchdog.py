@@ -285,6 +285,30 @@ def test_the_oldest_record_waits_since_its_timestamp(
         consumer.times.clear()
 
 
+def test_an_entity_may_still_come_while_its_partition_is_behind(
+    status: WorkerStatus, app: Any, clock: FakeClock
+) -> None:
+    """But not because of a record that came a moment ago."""
+    entity_id = next(name for name in "abcdefgh" if partition_of(name, 2) == 0)
+    said = {}
+    for end, seconds in ((10, 0), (4010, None), (4010, 30), (11, 1), (None, None)):
+        app.consumer.ends = {0: end}
+        app.consumer.times[0].clear()
+        if seconds is not None:
+            status._empty_at.clear()
+            app.consumer.times[0].append((10, int((clock.now_s - seconds) * 1000)))
+        said[end, seconds] = status.not_yet(entity_id)
+    assert said == {
+        (10, 0): "",
+        (4010, None): "not yet: 4,000 records behind",
+        (4010, 30): "not yet: 4,000 records behind",
+        (11, 1): "",
+        (None, None): "not yet: reading is to begin",
+    }
+    app.consumer.ends, status._assignment.positions = {0: 0}, {0: 0}
+    assert status.not_yet(entity_id) == "not yet: no record has come"
+
+
 async def test_what_is_not_fetched_yet_is_read_but_not_in_a_bounded_run(
     status: WorkerStatus,
     assignment: Assignment,

@@ -100,7 +100,8 @@ def test_a_limit_that_is_none(state, limit):
 
 def test_no_entities_while_not_ready_or_busy(state, monkeypatch):
     state.is_ready = False
-    assert get(state, "/entities")[0][::2] == (503, {"error": "because"})
+    status, headers, body = get(state, "/entities")[0]
+    assert (status, headers["Retry-After"], body) == (503, "1", {"error": "because"})
 
     async def never(*_):
         await asyncio.sleep(60)
@@ -232,7 +233,36 @@ def test_an_id_that_is_not_utf8_and_an_unknown_one(state):
     ((status, _, body),) = get(state, "/entities/%ff/summary")
     assert (status, body["error"]) == (400, "the entity id is not UTF-8")
     assert state.asked == []
-    assert get(state, "/entities/y/summary")[0][::2] == (404, {"error": "there is no such entity"})
+    unknown = {"error": "there is no such entity; /entities?near=ID names similar ids"}
+    assert get(state, "/entities/y/summary")[0][::2] == (404, unknown)
+
+
+def test_an_entity_whose_partition_is_behind_is_not_yet_there(state):
+    state.behind = "not yet: 4,000 records behind"
+    ((status, headers, body), (known, _, _)) = get(
+        state, "/entities/y/summary", "/entities/x/summary"
+    )
+    assert (status, headers["Retry-After"]) == (503, "1")
+    assert (body, known) == ({"error": "not yet: 4,000 records behind"}, 200)
+
+
+@pytest.mark.parametrize("path", ["/entities/x", "/nowhere"])
+def test_an_unknown_path_is_refused_in_json(state, path):
+    ((status, _, body),) = get(state, path)
+    assert status == 404
+    assert "/entities/ID/summary" in body["error"]
+
+
+def test_an_order_of_entities(state):
+    get(state, "/entities?order=reviews", "/entities?near=B%2F00x")
+    assert [search for _, search, _, _ in state.searches] == [
+        EntitySearch(by_reviews=True),
+        EntitySearch(near="B/00x"),
+    ]
+    for query in ("order=size", "order=id&near=x", f"near={'x' * 201}"):
+        ((status, _, body),) = get(state, f"/entities?{query}")
+        assert (status, query[:4] in body["error"]) == (400, True)
+    assert len(state.searches) == 2
 
 
 def test_an_entity_of_another_worker(state, monkeypatch):

@@ -179,6 +179,8 @@ def _show_facts(view: dict[str, Any]) -> None:
     facts = {key: value for key, value in view.items() if key not in ("sentences", "facets")}
     if "ratings" in facts:
         facts["ratings"] = _ratings(facts["ratings"])
+    if counts := facts.pop("languages", None):
+        facts["languages"] = ", ".join(f"{code} {count:,}" for code, count in counts.items())
     show_facts((name.replace("_", " "), value) for name, value in facts.items())
 
 

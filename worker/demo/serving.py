@@ -16,12 +16,15 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Final, NoReturn
 
+import msgspec
+
 from worker.demo.embedded import EmbeddedWorker
 from worker.errors import SetupError, many
 from worker.events import Record
 from worker.facets.definitions import PRESET, read_definitions
 from worker.operations.file_sending import survey
 from worker.operations.findings import Findings, warn_left_out
+from worker.operations.languages import Languages
 from worker.processing.config import event_limits
 from worker.settings import Settings
 from worker.sources import ReviewFiles, judged
@@ -126,6 +129,7 @@ class Serving:
         self._facets = FacetsFile(settings.facets)
         output.note("the worker is starting: it loads its model")
         self._url = ""
+        self._languages: Languages | None = None  # of the reviews, with facets
         self._bytes = self._embedded = 0  # of the source: all, and those embedded so far
 
     def run(self) -> NoReturn:
@@ -155,6 +159,9 @@ class Serving:
                 output.note("hint: for subjects pass --facets preset:products, another, or a file")
         while worker.get("readyz") is None:
             time.sleep(POLL_SECONDS)
+        status = msgspec.json.decode(worker.get("status") or b"{}")
+        reads = status.get("reads") if self._settings.facets else None
+        self._languages = Languages(reads) if reads else None
         started = time.monotonic()
         if (entities := self._fill(worker)) is None:
             return
@@ -164,6 +171,8 @@ class Serving:
             f"{many(worker.sent, 'reviews')} of {many(entities, 'entities')} are on the page "
             f"after {time.monotonic() - started:.0f} s{refused}{edit}"
         )
+        if self._languages is not None and (unread := self._languages.warning):
+            output.note(unread)
         while not self._facets.has_changed():
             worker.check()
             time.sleep(POLL_SECONDS)
@@ -180,6 +189,8 @@ class Serving:
                 if event is not None:
                     worker.send(*event)
                     entities.add(event[0])
+                    if self._languages is not None:
+                        self._languages.add(event[1])
                     waiting.append(len(event[1]))
                     sent += waiting[-1]
                 is_enough = event is None or len(waiting) >= AHEAD

@@ -111,15 +111,19 @@ def local_worker(settings: Settings) -> str:
     return url
 
 
-def answered(url: str, ask: Callable[[], PeerAnswer], missing_status: int = 0) -> dict[str, Any]:
-    """The body of a worker's answer; empty for `missing_status`. Raises SetupError."""
+UNKNOWN = "there is no such entity"  # the error of a worker begins so
+
+
+def answered(url: str, ask: Callable[[], PeerAnswer], *, of_entity: bool = False) -> dict[str, Any]:
+    """The body of a worker's answer; `of_entity`: empty without it. Raises SetupError."""
     try:
         answer = ask()
-        if answer.status == missing_status and answer.fields:
+        if of_entity and answer.status == 404 and answer.error.startswith(UNKNOWN):
             return {}
         if answer.status != 200:
             reason = answer.fields.get("error") or answer.body[:2000].decode(errors="replace")
-            raise SetupError(f"the worker at {url} answers {answer.status}: {reason}")
+            again = f"; ask again in {answer.retry_after} s" if answer.retry_after else ""
+            raise SetupError(f"the worker at {url} answers {answer.status}: {reason}{again}")
         body: dict[str, Any] = answer.json()
     except PeerUnreachable as cause:
         raise SetupError(f"no worker answers at {url} ({cause}): set --url to a worker") from cause
@@ -157,4 +161,4 @@ def served(url: str, entity: str, kind: str, query: Mapping[str, object]) -> dic
     query = {"id": entity, **query} if is_dots else query
     name = "" if is_dots else quote(entity, safe="")
     path = f"/entities/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
-    return answered(url, lambda: ask(url, path), missing_status=404)
+    return answered(url, lambda: ask(url, path), of_entity=True)

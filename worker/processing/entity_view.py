@@ -11,7 +11,7 @@ unless another is asked for. `everything` repeats the others and has no turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -339,6 +339,7 @@ class OverviewSentence:
     text: str
     rating: float | None
     distance: float  # to the centroid of the facet
+    occurred_at: str | None = None  # of its review
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +351,7 @@ class Overview(EntityView):
     sentences: tuple[OverviewSentence, ...]
     facets: tuple[FacetSummary, ...]  # those that had a turn; readers do not see who wrote a quote
     language: LanguageCode | UnsetType = UNSET  # of its facets; absent if they may have several
+    languages: dict[str, int] = field(default_factory=dict)  # its reviews by known language
     partition: int | None = None
     next_offset: int | None = None  # of the input partition: all below is in this view
 
@@ -382,6 +384,7 @@ class Overview(EntityView):
                     text,
                     details.rating,
                     walks[walk].distance(found),
+                    details.occurred_at,
                 )
             )
         return cls(
@@ -391,6 +394,7 @@ class Overview(EntityView):
             tuple(sentences),
             tuple(_facet(source, members, counted, with_authors=False) for counted in facets),
             language or UNSET,
+            members.languages,
         )
 
 
@@ -455,6 +459,7 @@ class _Members:
         entity, self._definitions = source.entity, facets.definitions
         self._blocks = read_once(entity.blocks)
         members = FacetMembers(facets, entity.review_facts())
+        self.languages = dict(members.languages.most_common())
         self._counted = [
             _Counted(number, facets.definitions.summaries[number])
             for number in facets.definitions.visible

@@ -11,10 +11,12 @@ from worker.facets.membership import FacetCriteria
 from worker.facets.newest import NewestReviews
 from worker.state.errors import CorruptRow
 from worker.state.rows import ReviewFacts, ReviewRow, date_of
+from worker.text.language import language_code
 
 
 class FacetMembers:
-    """The members of an entity's facets by its review rows; `ratings` are those of live reviews.
+    """The members of an entity's facets by its review rows; `ratings` are those of live reviews,
+    `languages` their numbers by known language.
 
     Without the reviews the sentences of facets by phrases alone are found.
     """
@@ -27,11 +29,14 @@ class FacetMembers:
         self._label_bits: dict[bytes, Mapping[int, int]] = {}
         self._mentions: dict[bytes, int] = {}
         self.ratings: dict[bytes, float | None] = {}
+        self.languages: Counter[str] = Counter()
         dates: list[tuple[bytes, str | None]] = []
         for name, row in reviews:
             if row.deleted:
                 continue
             self.ratings[name] = row.details.rating
+            if language := language_code(row.details.language or row.language):
+                self.languages[language] += 1
             if row.label_bits:
                 self._label_bits[name] = row.label_bits
             if row.mentions:

@@ -8,6 +8,8 @@ id find the ids with a prefix. A page costs as many seeks as entities searched.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from operator import itemgetter
 
 from worker.events.publishing import SUMMARIES
 from worker.state.errors import CorruptRow
@@ -16,15 +18,33 @@ from worker.state.rows import Header, decode_header, decode_published
 from worker.state.store import Rows, successor
 
 LONGEST_PAGE = 1000
+LONGEST_LIKE = 200  # characters of an id that are compared with one that it may be like
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySearch:
-    """A search for entities that meet every condition, after `after` in key order."""
+    """A search for entities that meet every condition, after `after` in key order.
+
+    With `by_reviews`, or `near` to an id, a page has the first ones in that order of all searched.
+    """
 
     prefix: str = ""
     contains: str = ""
     after: str | None = None
+    by_reviews: bool = False
+    near: str | None = None
+
+    def rank(self) -> "Rank | None":
+        """The order, the greatest first; None for that of keys."""
+        if self.near is None:
+            return (lambda listed: listed.reviews) if self.by_reviews else None
+        matcher = SequenceMatcher(None, "", self.near.lower(), autojunk=False)
+
+        def likeness(listed: ListedEntity) -> float:
+            matcher.set_seq1(listed.entity_id[:LONGEST_LIKE].lower())
+            return matcher.ratio()
+
+        return likeness
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,9 @@ class ListedEntity:
     reviews: int
     sequence: int | None
     partition: int
+
+
+Rank = Callable[[ListedEntity], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +93,23 @@ def read_page(
             for number, rows in partitions.items()
         )
     )
-    entities: list[ListedEntity] = []
-    searched, last = 0, None
+    rank = search.rank()
+    entities: list[tuple[float, ListedEntity]] = []
+    searched, last, after_page = 0, None, None
     for (_, entity), number, header in found:
-        if entity != last and last is not None and (len(entities) >= limit or not has_time()):
-            return Page(entities, last.decode(), searched)
+        is_full = rank is None and len(entities) >= limit
+        if entity != last and last is not None and (is_full or not has_time()):
+            after_page = last.decode()
+            break
         searched, last = searched + 1, entity
         entity_id = entity.decode()
         if search.contains in entity_id:
             sequence = _sequence(partitions[number], entity, header)
-            entities.append(
-                ListedEntity(entity_id, header.sentences, header.reviews, sequence, number)
-            )
-    return Page(entities, None, searched)
+            listed = ListedEntity(entity_id, header.sentences, header.reviews, sequence, number)
+            entities.append((0 if rank is None else rank(listed), listed))
+    if rank is not None:
+        entities = heapq.nlargest(limit, entities, key=itemgetter(0))
+    return Page([listed for _, listed in entities], after_page, searched)
 
 
 def find_entities(
@@ -137,7 +164,7 @@ def _sequence(rows: Rows, entity: bytes, header: Header) -> int | None:
     return None if value is None else decode_published(key, SUMMARIES, value).sequence
 
 
-def merged(pages: Iterable[Page], limit: int) -> Page:
+def merged(pages: Iterable[Page], limit: int, rank: Rank | None = None) -> Page:
     """One page from several workers' pages of one search, ending at the least complete one."""
     pages = list(pages)
     ends = [page.after for page in pages if page.after is not None]
@@ -148,6 +175,8 @@ def merged(pages: Iterable[Page], limit: int) -> Page:
     )
     kept = [listed for listed in known if end is None or order(listed.entity_id) <= order(end)]
     searched = sum(page.searched for page in pages)
+    if rank is not None:
+        return Page(heapq.nlargest(limit, kept, key=rank), end, searched)
     if len(kept) > limit:
         return Page(kept[:limit], kept[limit - 1].entity_id, searched)
     return Page(kept, end, searched)

@@ -19,7 +19,7 @@ Watched = dict[bytes, tuple[int, list[Message]]]
 class RecentChanges(NamedTuple):
     """The changes since the last call of `ChangeFeed.take`."""
 
-    changes: int  # how many there were of summaries; `last` has the latest
+    changes: int  # how many there were of facets, else of summaries; `last` has the latest
     last: list[Message]
     watched: Watched
     facets: Watched  # the messages of facets likewise
@@ -52,9 +52,11 @@ class ChangeFeed:
     facets_topic: str
     threads: Threads
     as_json: Callable[[bytes], bytes] | None = None  # of values, unless they are JSON
+    has_facets: bool = False
 
     def __post_init__(self) -> None:
         self._lock = self.threads.lock()
+        self._shown = self.facets_topic if self.has_facets else self.topic  # of any entity
         self._latest: deque[Message] = deque(maxlen=RECENT_CHANGES)
         self._is_open = False
         self._changes = _Buffer(RECENT_CHANGES)
@@ -64,7 +66,7 @@ class ChangeFeed:
         """Buffer the changes among these committed messages."""
         with self._lock:
             for message in messages:
-                if message.topic == self.topic:
+                if message.topic == self._shown:
                     self._latest.append(message)
                     if self._is_open:
                         self._changes.add(message)
@@ -72,7 +74,7 @@ class ChangeFeed:
                     watched.add(message)
 
     def latest(self) -> list[Message]:
-        """The last changes of summaries, whether they were taken or not."""
+        """The last changes of facets, else of summaries, whether they were taken or not."""
         with self._lock:
             latest = list(self._latest)
         return self._in_json(latest)

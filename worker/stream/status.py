@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+BEHIND_SECONDS = 2.0  # age of the first record that waits, from which a partition is behind
 LOOK_SECONDS = 5.0  # seconds between two looks at the records that wait
 
 
@@ -213,6 +214,18 @@ class WorkerStatus:
                 return False, url
         return False, None
 
+    def not_yet(self, entity_id: str) -> str:
+        """How far the entity's partition is behind, in words; empty if it reads what has come
+        within `BEHIND_SECONDS`, and has had a record.
+        """
+        partition = partition_of(entity_id, self._partitions)
+        lag, waits = self.lag().get(partition), self.oldest_unprocessed_seconds().get(partition)
+        if lag == 0 and self._assignment.positions.get(partition) == 0:
+            return "not yet: no record has come"
+        if lag == 0 or (waits is not None and waits < BEHIND_SECONDS):
+            return ""
+        return "not yet: " + (f"{many(lag, 'records')} behind" if lag else "reading is to begin")
+
     async def view(self, entity_id: str, kind: Reads[V], extent: Extent | None = None) -> V | None:
         """The entity's view as of the last commit, or None. Raises NotHere, NoFacets."""
         partition = partition_of(entity_id, self._partitions)
@@ -235,6 +248,9 @@ class WorkerStatus:
             "epoch": self._worker.settings.epoch,
             "native": not self._worker.why_python,
             "facets": bool(self._worker.settings.facets),
+            "input_topic": self._worker.settings.input_topic,
+            "embedder": self._worker.settings.embedder,
+            "reads": list(self._worker.dead_letters.model_languages),
             "unread": self._worker.dead_letters.unread,
             "review_url": self._worker.settings.review_url,
             "url": str(self._app.conf.canonical_url),

@@ -41,14 +41,23 @@ from worker.processing.entity_view import (
     View,
 )
 from worker.processing.trend import Trend
-from worker.state.listing import LONGEST_PAGE, EntitySearch
+from worker.state.listing import LONGEST_LIKE, LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere, TooManyQuestions
 from worker.stream.status import WorkerStatus
 from worker.telemetry.metrics import CONTENT_TYPE, Metrics
 from worker.web.admission import CLIENT
 from worker.web.peers import NO_WORKER, Peers, PeerUnreachable
-from worker.web.server import Runner, bind, error, known_host, probes_first, read_only, utf8_query
+from worker.web.server import (
+    Runner,
+    bind,
+    error,
+    known_host,
+    probes_first,
+    read_only,
+    unknown_path,
+    utf8_query,
+)
 
 PREFIX: Final = "/entities/"
 SUFFIX: Final = "/summary"
@@ -114,7 +123,7 @@ def add_pages(
     web pages may read entities; `*`: all. `admission`: checks of tokens and limits. `peers` asks
     other workers.
     """
-    checks = (probes_first, known_host(hosts), *admission, read_only, utf8_query)
+    checks = (probes_first, unknown_path, known_host(hosts), *admission, read_only, utf8_query)
     application.middlewares.extend(checks)
     pages = Pages(worker, metrics, frozenset(origins) - {""}, peers or Peers())
 
@@ -174,7 +183,7 @@ class Pages:
     async def entities(self, request: web.Request) -> web.Response:
         """A page of this worker's entities, where to continue, and the owners of the others."""
         try:
-            search, limit = _search(request.query)
+            search, limit = search_of(request.query)
         except ValueError as wrong:
             return error(400, str(wrong))
         ready, reason = self.worker.ready()
@@ -232,8 +241,10 @@ class Pages:
             return error(429, "too many questions are asked of this worker", again)
         except (NoFacets, UnknownLanguage, WrongVector) as why:
             return error(400, str(why))
+        if found is None and (late := self.worker.not_yet(entity_id)):
+            return error(503, late)
         if found is None:
-            return error(404, "there is no such entity")
+            return error(404, "there is no such entity; /entities?near=ID names similar ids")
         return json_answer(found)
 
     async def _relayed(self, url: str, client: str | None) -> web.Response:
@@ -273,14 +284,18 @@ def path_of(entity_id: str, prefix: str, suffix: str, query: str = "") -> str:
     return f"{prefix}{quote(entity_id, safe='')}{suffix}" + (f"?{query}" if query else "")
 
 
-def _search(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
+def search_of(query: Mapping[str, str]) -> tuple[EntitySearch, int]:
     """The search and the limit. Raises ValueError with a message for the client."""
     limit = query.get("limit", "100")
     if not (re.fullmatch("[0-9]{1,9}", limit) and 1 <= int(limit) <= LONGEST_PAGE):
         raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE}")
-    return EntitySearch(
-        query.get("prefix", ""), query.get("contains", ""), query.get("after")
-    ), int(limit)
+    order, near = query.get("order", "id"), query.get("near")
+    if order not in ("id", "reviews"):
+        raise ValueError("order is id or reviews")
+    if near is not None and ("order" in query or len(near) > LONGEST_LIKE):
+        raise ValueError(f"near is an id of at most {LONGEST_LIKE} characters, without order")
+    words = query.get("prefix", ""), query.get("contains", "")
+    return EntitySearch(*words, query.get("after"), order == "reviews", near), int(limit)
 
 
 Read: TypeAlias = Callable[[WorkerStatus, str], Awaitable[EntityView | None]]

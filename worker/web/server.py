@@ -106,8 +106,11 @@ def allowed_hosts(settings: Settings) -> frozenset[str]:
 
 
 def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An error as JSON."""
-    return web.json_response({"error": message}, status=status, headers=headers)
+    """An error as JSON. 503 says when to ask again."""
+    again = {"Retry-After": "1"} if status == 503 else {}
+    return web.json_response(
+        {"error": message}, status=status, headers={**again, **(headers or {})}
+    )
 
 
 def known_host(hosts: Collection[str]) -> Middleware:
@@ -151,6 +154,15 @@ def _is_known(header: str, known: Collection[str]) -> bool:
     except ValueError:
         return host in known
     return True
+
+
+@web.middleware
+async def unknown_path(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 404 in JSON where no page is."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return error(404, "nothing is at this path; of an entity ask /entities/ID/summary")
 
 
 @web.middleware

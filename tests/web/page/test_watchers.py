@@ -6,14 +6,16 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.harness.bodies import BODY
 from tests.harness.eventually import eventually_here
 from tests.harness.page_site import change
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.events import Message
+from worker.events import FacetSummary, Message, Ratings, SummarySentence
 from worker.events.json_codec import encode
+from worker.events.outputs import FacetsChanged
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
 from worker.web.page import watchers as module
@@ -61,12 +63,49 @@ async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> No
             ("c", False),
             ("a", True),
         ]
-        assert news["changes"][0]["added"] == len(BODY.added)
+        assert news["changes"][0]["text"] in [one.text for one in BODY.sentences]
+        assert news["changes"][0]["subject"] == ""
         frame = await one.next(PATIENCE_SECONDS)
         assert frame is not None
         assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
         assert await other.next(0.01) == b""
     assert len(watchers) == 0
+
+
+async def test_with_facets_everything_in_short_is_by_subject() -> None:
+    """Of the changed facets that which quotes the new review; without any, all of them."""
+    quiet, loud = (
+        SummarySentence(
+            rank=0,
+            sentence_id=f"{review}#0",
+            review_id=review,
+            text=text,
+            rating=None,
+            distance=0.1,
+            support=1,
+        )
+        for review, text in (("r8", "It was quiet."), ("r9", "It was loud." * 99))
+    )
+    facets = [
+        FacetSummary(name, 3, 1, 1, Ratings(0, None), [sentence])
+        for name, sentence in (("parking", loud), ("noise", loud), ("wifi", quiet))
+    ]
+    cause = msgspec.structs.replace(BODY.cause, review_id="r9")
+    changed = ["noise", "wifi"]
+    body = FacetsChanged("a", 1, 9, 3, changed, 872, 2600, facets, cause, None, "m")
+    gone = msgspec.structs.replace(body, sequence=10, changed=["wifi"])
+    feed = ChangeFeed("out", "facets", Threads(), has_facets=True)
+    news = [Message("facets", 0, b"a", encode(one), []) for one in (body, gone)]
+    feed.committed([change("c"), *news])  # the ranking of `c` is none of it
+    with Watchers(feed).one_more(None) as watcher:
+        frame = await watcher.next(PATIENCE_SECONDS)
+    assert frame is not None
+    ((_, short),) = events(frame)
+    assert [(one["subject"], one["text"]) for one in short["changes"]] == [
+        ("noise", loud.text[: module.SHOWN_CHARACTERS]),
+        ("wifi", None),
+    ]
+    assert [one["review_count"] for one in short["changes"]] == [872, 872]
 
 
 async def test_facets_of_an_entity_are_events_of_their_own(feed: ChangeFeed) -> None:

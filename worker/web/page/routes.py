@@ -33,7 +33,16 @@ from worker.web.page.watchers import (
     watched,
 )
 from worker.web.peers import NO_WORKER, PAGE_SECONDS, PeerUnreachable
-from worker.web.routes import ANSWER_SECONDS, HERE, PREFIX, Pages, id_between, json_answer, path_of
+from worker.web.routes import (
+    ANSWER_SECONDS,
+    HERE,
+    PREFIX,
+    Pages,
+    id_between,
+    json_answer,
+    path_of,
+    search_of,
+)
 from worker.web.server import error
 
 POLICY: Final = (
@@ -157,8 +166,9 @@ class Routes:
                 missing.append({"url": url, "partitions": partitions, "why": answer})
             else:
                 pages.append(answer)
-        # This worker's own answer has checked the limit.
-        page = merged(pages, int(request.query.get("limit", "100")))
+        # This worker's own answer has checked the query.
+        search, limit = search_of(request.query)
+        page = merged(pages, limit, search.rank())
         return json_answer({**asdict(page), "missing": missing})
 
     async def _page_of(self, url: str, client: str | None) -> Page | str:

@@ -17,6 +17,7 @@ from aiohttp import web
 from worker.events import Message, SummaryChanged
 from worker.events.codec import decode_change
 from worker.events.json_row import to_json
+from worker.events.outputs import FacetsChanged
 from worker.stream.feed import ChangeFeed
 
 MOST_WATCHERS: Final = 200
@@ -138,23 +139,33 @@ def _in_short(message: Message) -> dict[str, object]:
     if message.value is None:
         return {"entity_id": entity_id, "deleted": True}
     body = decode_change(message.value)
-    assert isinstance(body, SummaryChanged)
-    added = set(body.added)
-    texts = [
-        sentence.text[:SHOWN_CHARACTERS]
-        for sentence in body.sentences
-        if sentence.sentence_id in added
-    ]
+    subject, text = _subject(body) if isinstance(body, FacetsChanged) else ("", _first_added(body))
     return {
         "entity_id": entity_id,
         "deleted": False,
         "sequence": body.sequence,
-        "added": len(body.added),
-        "removed": len(body.removed),
-        "text": texts[0] if texts else None,
+        "subject": subject,
+        "text": text and text[:SHOWN_CHARACTERS],
         "review_count": body.review_count,
         "sentence_count": body.sentence_count,
     }
+
+
+def _first_added(body: SummaryChanged) -> str | None:
+    added = set(body.added)
+    return next((quote.text for quote in body.sentences if quote.sentence_id in added), None)
+
+
+def _subject(body: FacetsChanged) -> tuple[str, str | None]:
+    """The first changed facet with a sentence of the review that caused the change, and that
+    sentence; without any the changed facets.
+    """
+    review = body.cause.review_id
+    for facet in body.facets:
+        for sentence in facet.sentences if facet.name in body.changed else ():
+            if sentence.review_id == review:
+                return facet.label, sentence.text
+    return ", ".join(body.changed), None
 
 
 def _of_one(event: str, latest: tuple[int, list[Message]] | None) -> bytes:
@@ -171,8 +182,8 @@ def _frame(event: str, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event.encode(), data)
 
 
-QUIET_SECONDS: Final = 5.0
-"""Time without a change after which an empty line is sent, to detect a browser that is gone."""
+QUIET_SECONDS: Final = 2.0
+"""Time without a change after which an empty event is sent, by which the page detects silence."""
 SLOW_SECONDS: Final = 10.0  # time to take a frame before a browser is disconnected; it reconnects
 _HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -181,7 +192,7 @@ _HEADERS: Final = {
     "X-Accel-Buffering": "no",
 }
 HELLO: Final = b"retry: 1000\nevent: hello\ndata: {}\n\n"
-_QUIET: Final = b":\n\n"
+QUIET: Final = b"event: quiet\ndata: {}\n\n"
 
 
 async def stream(request: web.Request, frames: AsyncIterator[bytes]) -> web.StreamResponse:
@@ -207,4 +218,4 @@ async def watched(watcher: Watcher, is_here: Callable[[], bool]) -> AsyncIterato
         frame = await watcher.next(QUIET_SECONDS)
         if frame is None:
             return
-        yield frame or _QUIET
+        yield frame or QUIET

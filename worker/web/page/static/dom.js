@@ -37,8 +37,23 @@ export const foreign = (text) => el("bdi", { textContent: text });
 /** A number in the format of the browser's locale. */
 export const number = (value) => value.toLocaleString();
 
-/** A mean rating. */
-export const mean = (value) => value.toLocaleString([], { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+let isOfFive = true; // until a greater rating is seen
+
+/** Learn the scale from the numbers of reviews by rating. */
+export function learnScale(histogram) {
+  isOfFive &&= Object.keys(histogram ?? {}).every((rating) => rating <= 5);
+}
+
+/** A rating, or a mean of them: of 5, unless the scale is another one. */
+export const outOf = (value, digits = 0) =>
+  value.toLocaleString([], { minimumFractionDigits: digits, maximumFractionDigits: 1 }) + (isOfFive ? " of 5" : "");
+
+/** A command, and a button that copies it where the browser lets it. */
+export function command(text) {
+  const copy = el("button", { type: "button", textContent: "Copy", hidden: !navigator.clipboard });
+  copy.onclick = () => navigator.clipboard.writeText(text).then(() => (copy.textContent = "Copied"));
+  return el("p", { className: "command" }, el("code", { textContent: text, tabIndex: 0 }), copy);
+}
 
 export const many = (count, one) => `${number(count)} ${count === 1 ? one : one.replace(/y$/, "ie") + "s"}`;
 

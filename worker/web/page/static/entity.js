@@ -1,13 +1,13 @@
 // One entity: its overview, facets, short view or ranking, their history, and their changes as they happen.
 
 import { areTooMany, asChange, asTombstone, cameWith, charted, dateOf, joined } from "./changes.js";
-import { el, foreign, many, mean, moment, number, quoted, shorten } from "./dom.js";
+import { command, el, foreign, learnScale, many, moment, number, outOf, quoted, shorten } from "./dom.js";
 import { asChanges, labelOf, languagesOf, rows } from "./facets.js";
 import { blocks } from "./overview.js";
 import { timeline } from "./timeline.js";
 import { questions } from "./questions.js";
 import { trends } from "./trends.js";
-import { MOST, about, ask, follow, ofEntity, showState } from "./server.js";
+import { AGAIN_MS, MOST, about, ask, curl, entitiesOf, follow, ofEntity, showState } from "./server.js";
 
 const VIEW_EVERY_MS = 5000; // a view reads the complete entity, so it is requested rarely
 const HISTORY_EVERY_MS = 10000; // a history reads thousands of messages
@@ -16,8 +16,9 @@ const TABS = { overview: "Overview", facets: "Facets", short: "Short", ranking: 
 const OF_FACETS = ["overview", "facets"];
 const VIEWS = { overview: "summary?view=overview&sentences=30", facets: "facets", short: "summary?view=short" }; // the ranking is the summary
 const NOTHING = "There is nothing to quote yet.";
-const NO_QUOTE = "No facet quotes a sentence. The nearest to the centre of all:";
-const UNKNOWN = "There is no entity with this id, or nobody has reviewed it yet.";
+const NO_QUOTE = "No facet quotes a sentence.";
+const NEAR = 3; // ids that are named instead of an unknown one
+const WORTH = 0.05; // share of reviews that the model does not read from which it is said
 
 /** What is known of the history of the summary, or of the facets. */
 class Past {
@@ -32,11 +33,11 @@ class Past {
 }
 
 /**
- * An entity in the element, with a heading of this kind; `end` ends it, `go` shows another view. `chosen` has the `view`, the
- * `language` of facets, and what takes note of another choice, as a query, and of changes: `onChoose` and `onChange`.
+ * An entity in the element; `end` ends it, `go` shows another view. `chosen` has the `view`, the `language` of facets, and what
+ * takes note of another choice, as a query, and of changes: `onChoose` and `onChange`. With `isBrief` it is its overview alone.
  */
 export class Entity {
-  constructor(id, shown, heading = "h1", { view, language, onChoose, onChange } = {}) {
+  constructor(id, shown, { view, language, onChoose, onChange, isBrief = false } = {}) {
     this.id = id;
     this.isMissing = false; // there is no such entity now
     this.stream = ["connecting", ""];
@@ -53,9 +54,10 @@ export class Entity {
     this.fresh = new Set();
     this.state = el("span", { className: "state", role: "status", textContent: "connecting" });
     this.counts = el("span", { className: "counts" });
-    this.problem = el("p", { className: "problem", role: "alert", hidden: true });
+    this.problem = el("p", { className: "problem", role: "status", hidden: true });
     this.content = el("div");
     this.unread = el("p", { className: "note", hidden: true });
+    this.reads = []; // languages of the model, if they are declared
     this.language = language ?? null; // the chosen one; empty: all
     this.languages = el("div", { className: "views small", role: "group", ariaLabel: "Language", hidden: true });
     this.picture = el("div");
@@ -64,21 +66,28 @@ export class Entity {
     this.older = el("button", { type: "button", textContent: "Older changes", hidden: true, onclick: () => this.loadHistory(this.past, this.past.before) });
     this.trends = trends(id);
     this.trends.hidden = true; // unless the worker has facets
-    this.tabs = el("div", { className: "views", role: "group", ariaLabel: "View" }, ...Object.entries(TABS).map(([value, textContent]) =>
-      el("button", { type: "button", value, textContent, hidden: OF_FACETS.includes(value), onclick: () => this.choose(value) })));
-    this.heading = heading === "h1" ? "h2" : "h3";
+    this.buttons = Object.entries(TABS).map(([value, textContent]) => el("button", { type: "button", value, textContent, onclick: () => this.choose(value) }));
+    this.others = el("details", {}, el("summary", { textContent: "More" }));
+    this.tabs = el("div", { className: "views tabs", role: "group", ariaLabel: "View" });
+    this.questions = questions(id, (sentence) => this.review(sentence));
+    this.questions.hidden = true; // unless the worker embeds them
+    this.curl = el("details", { className: "curl" }, el("summary", { textContent: "curl" }));
+    this.body = el("div", { className: "entity" });
     shown.replaceChildren(
-      el(heading, {}, foreign(id)), el("p", { className: "facts" }, this.counts, this.state), this.problem, this.unread,
-      ...(heading === "h1" ? [questions(id, (sentence) => this.review(sentence))] : []), this.tabs, this.languages, this.content, this.trends,
-      el(this.heading, { textContent: "How it came about" }), this.picture, this.list, this.note, this.older);
+      el("h1", {}, isBrief ? el("a", { href: `#/entity/${encodeURIComponent(id)}` }, foreign(id)) : foreign(id)),
+      el("p", { className: "facts" }, this.counts, this.state), this.problem, this.body);
+    this.body.append(...(isBrief ? [this.languages, this.content] : [
+      this.questions, this.tabs, this.languages, this.unread, this.content, this.curl, this.trends,
+      el("h2", { textContent: "How it came about" }), this.picture, this.list, this.note, this.older]));
     about().then((worker) => {
       if (this.isOver) return;
       this.reviewUrl = worker.review_url ?? "";
-      this.unread.textContent = worker.unread ? `Of all entities here ${worker.unread}.` : "";
-      this.unread.hidden = !worker.unread;
+      this.reads = worker.reads ?? [];
       this.first = worker.facets ? "overview" : "short";
-      this.trends.hidden = !worker.facets || heading !== "h1";
-      for (const button of this.tabs.children) button.hidden = !worker.facets && OF_FACETS.includes(button.value);
+      this.trends.hidden = !worker.facets;
+      this.questions.hidden = worker.embedder === "none";
+      this.others.append(...this.buttons.slice(OF_FACETS.length)); // these are all tabs without facets
+      this.tabs.append(...(worker.facets ? [...this.buttons.slice(0, OF_FACETS.length), this.others] : this.others.querySelectorAll("button")));
       this.open(view);
     });
     this.close = follow(ofEntity(id, "changes", "/page"), {
@@ -92,8 +101,7 @@ export class Entity {
 
   end() {
     this.isOver = true;
-    clearTimeout(this.again);
-    clearTimeout(this.later);
+    for (const timer of [this.again, this.later, this.retry]) clearTimeout(timer);
     this.close();
   }
 
@@ -135,7 +143,8 @@ export class Entity {
 
   open(view) {
     this.view = Object.hasOwn(TABS, view ?? "") ? view : this.first;
-    for (const button of this.tabs.children) button.setAttribute("aria-pressed", String(button.value === this.view));
+    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.value === this.view));
+    this.others.open ||= !OF_FACETS.includes(this.view);
     if (this.views.overview?.asked !== this.language) this.views.overview = null;
     if (this.stream[0] !== "connecting") { // else when it is connected: no change is missed in between
       if (this.view in VIEWS) this.loadView();
@@ -168,16 +177,37 @@ export class Entity {
       this.summary = summary;
       this.isMissing = false;
       this.setProblem("");
+      if (this.view in VIEWS && !this.views[this.view]) this.loadView();
     } catch (error) {
       if (this.isOver || taken !== this.taken) return;
-      this.isMissing = error.status === 404;
-      if (this.isMissing) this.summary = null;
-      if (this.isMissing) this.onChange({ entity_id: this.id, deleted: true });
-      this.setProblem(this.isMissing ? UNKNOWN : error.message);
+      this.refuse(error);
     } finally {
       this.isAsking = false;
     }
     this.draw();
+  }
+
+  /** Say why there is no answer, and ask again if there may be one soon. That nobody answers the page says. */
+  refuse({ status, message }) {
+    clearTimeout(this.retry);
+    if (status === 503) this.retry = setTimeout(() => this.loadSummary(), AGAIN_MS);
+    if (status === 404 && !this.isMissing) this.miss();
+    else if (status && status !== 404) this.setProblem(message[0].toUpperCase() + message.slice(1));
+  }
+
+  /** There is no such entity: name the nearest ids. */
+  async miss() {
+    this.isMissing = true;
+    this.summary = null;
+    this.views = {};
+    this.onChange({ entity_id: this.id, deleted: true });
+    this.setProblem(`There is no entity “${this.id}”.`);
+    const near = this.id.slice(0, 200);
+    const { entities } = await entitiesOf({ near, limit: NEAR }).catch(() => ({ entities: [] }));
+    if (!this.isMissing || this.isOver || !entities.length) return;
+    const nearest = entities.sort((a, b) => likeness(b.entity_id, near) - likeness(a.entity_id, near)).slice(0, NEAR);
+    const links = nearest.flatMap(({ entity_id }, at) => [at ? ", " : " The nearest ids: ", el("a", { href: `#/entity/${encodeURIComponent(entity_id)}` }, foreign(entity_id))]);
+    this.problem.append(...links, ".");
   }
 
   async loadView() {
@@ -195,7 +225,7 @@ export class Entity {
       if (this.isOver || language !== this.language) return;
       this.views[view] = null;
       if (error.status === 400 && language && view === this.view) return this.go({ view }); // the address has an unknown language
-      this.setProblem(error.status === 404 ? UNKNOWN : error.message);
+      if (error.status !== 404 || !this.summary) this.refuse(error);
     }
     this.draw();
   }
@@ -232,6 +262,7 @@ export class Entity {
     const past = this.pasts.summary, isShown = this.past === past;
     this.taken += 1;
     this.isMissing = body === null;
+    clearTimeout(this.retry);
     if (body === null) {
       this.summary = null;
       this.views = {};
@@ -284,6 +315,9 @@ export class Entity {
     this.drawState();
     const known = this.view in VIEWS ? this.views[this.view] : this.summary;
     const [shown, past] = OF_FACETS.includes(this.view) && known ? this.ofLanguage(known) : [known, this.past];
+    this.body.hidden = !this.summary && !this.problem.hidden; // unknown, or not yet there
+    this.drawCurl();
+    this.drawUnread();
     this.drawCounts(known ?? this.summary);
     this.languages.hidden = !OF_FACETS.includes(this.view) || !this.languages.childElementCount;
     this.picture.replaceChildren();
@@ -296,11 +330,39 @@ export class Entity {
   }
 
   drawCounts(of) {
-    const rated = (of?.ratings ?? this.summary?.ratings)?.mean ?? null;
+    const ratings = of?.ratings ?? this.summary?.ratings;
+    learnScale(ratings?.histogram);
+    const rated = ratings?.mean ?? null;
     const counts = of?.review_count === undefined ? [] : [many(of.review_count, "review"), many(of.sentence_count, "sentence")];
     this.counts.replaceChildren(
-      ...(rated === null ? [] : [el("span", {}, el("b", { textContent: mean(rated) }), " mean rating")]),
+      ...(rated === null ? [] : [el("b", { textContent: outOf(rated, 1) })]),
       ...counts.map((textContent) => el("span", { textContent })));
+  }
+
+  /** The command that asks for what is shown. */
+  drawCurl() {
+    const { view, language } = this;
+    if (!view) return;
+    const query = view === "overview" && language ? `&language=${encodeURIComponent(language)}` : "";
+    const text = curl(ofEntity(this.id, (VIEWS[view] ?? "summary") + query));
+    if (this.curl.querySelector("code")?.textContent === text) return;
+    this.curl.querySelector(".command")?.remove();
+    this.curl.append(command(text));
+  }
+
+  /** The entity's reviews in languages that the model does not read, as [code, number]; empty where nothing is known. */
+  get foreign() {
+    const languages = Object.entries(this.views.overview?.languages ?? {});
+    return this.reads.length ? languages.filter(([code]) => !this.reads.includes(code)) : [];
+  }
+
+  /** What the model does not read, in a sentence; empty if it is little. */
+  drawUnread() {
+    const count = this.foreign.reduce((sum, [, reviews]) => sum + reviews, 0);
+    const isWorth = count && count >= WORTH * this.views.overview.review_count;
+    const codes = this.foreign.slice(0, 4).map(([code]) => nameOf(code));
+    this.unread.textContent = isWorth ? `${many(count, "review")} in ${codes.join(", ")}: this model reads ${this.reads.map(nameOf).join(", ")}.` : "";
+    this.unread.hidden = !isWorth;
   }
 
   /** The view, as elements; draws its chart. */
@@ -308,21 +370,24 @@ export class Entity {
     if (OF_FACETS.includes(this.view)) {
       const isOverview = this.view === "overview";
       const named = (facet) => (shown.language ? facet.name : labelOf(facet));
-      const how = { sentence: (one, came) => this.sentence(one, came), review: (one) => this.review(one), line, named, fresh: this.fresh };
-      const items = isOverview ? blocks(shown, this.heading, how) : rows(shown, past.changes, this.heading, how);
+      const how = { sentence: (...of) => this.sentence(...of), review: (one) => this.review(one), line, named, fresh: this.fresh };
+      const items = isOverview ? blocks(shown, "h2", how) : rows(shown, past.changes, "h2", how);
       if (!isOverview) this.drawChart(past, shown.facets.flatMap((facet) => facet.sentences.map((one) => ({ ...one, facet: labelOf(facet) }))));
-      const others = isOverview && !shown.sentences.length ? this.summary?.sentences ?? [] : [];
-      return [
-        ...(items.length ? [el("ul", { className: `facets ${this.view}` }, ...items)] : []),
-        ...(others.length ? [el("p", { className: "note", textContent: NO_QUOTE }), this.ordered(others)] : items.length ? [] : [nothing()]),
-      ];
+      const list = items.length ? [el("ul", { className: `facets ${this.view}` }, ...items)] : [];
+      return isOverview && !shown.sentences.length ? [...list, this.withoutQuotes(items)] : items.length ? list : [nothing()];
     }
     const came = cameWith(past.changes);
     if (this.view === "ranking") this.drawChart(past, shown.sentences);
     return [shown.sentences.length ? this.ordered(shown.sentences, came) : nothing()];
   }
 
-  ordered(sentences, came = new Map()) {
+  /** Why an overview has no quotes, and where all sentences are. */
+  withoutQuotes() {
+    const all = el("button", { type: "button", className: "more", textContent: "See all sentences.", onclick: () => this.choose("ranking") });
+    return el("p", { className: "note" }, ...(this.unread.hidden ? [NO_QUOTE, " "] : []), all);
+  }
+
+  ordered(sentences, came) {
     return el("ol", { className: "sentences" }, ...sentences.map((one) => this.sentence(one, came.get(one.sentence_id))));
   }
 
@@ -351,19 +416,19 @@ export class Entity {
     if (chart) this.picture.append(timeline(chart));
   }
 
-  sentence(one, came) {
+  sentence(one, came, mark = "") {
     const facts = {};
     if (this.view === "ranking") facts.distance = one.distance.toFixed(3);
     if (one.support > 1) facts.copies = number(one.support);
     if (one.stands_for !== undefined) facts["stands for"] = `${number(one.stands_for)} (${many(one.stands_for_reviews, "review")})`;
-    if (one.rating !== null) facts.rated = number(one.rating);
+    if (one.rating !== null) facts.rated = outOf(one.rating);
     const date = moment(one.occurred_at ?? dateOf(one, this.past.changes)); // the short view has none
     const since = came ? moment(came.occurred_at ?? came.published_at) : "";
     if (date) facts.date = date;
     if (since && since !== date) facts.since = since;
     const pairs = Object.entries(facts).map(([name, value]) => el("div", {}, el("dt", { textContent: name }), el("dd", { textContent: value })));
     return el("li", { className: this.fresh.has(one.sentence_id) ? "new" : "", title: one.sentence_id },
-      el("span", { className: "rank", textContent: one.rank + 1 }), el("div", {}, quoted(one.text), el("div", { className: "source" }, ...(pairs.length ? [el("dl", {}, ...pairs)] : []), this.review(one))));
+      el("span", { className: "rank", textContent: one.rank + 1 }), el("div", {}, quoted(one.text), el("div", { className: "source" }, ...(mark ? [el("span", { className: `mark ${mark}`, textContent: mark })] : []), ...(pairs.length ? [el("dl", {}, ...pairs)] : []), this.review(one))));
   }
 
   /** The review of a sentence, linked if the worker knows where reviews are. */
@@ -376,6 +441,12 @@ export class Entity {
 
 const nothing = () => el("p", { className: "note", textContent: NOTHING });
 
+/** How many pairs of characters two ids share: to choose among the first ids of several pages. */
+function likeness(...ids) {
+  const [a, b] = ids.map((id) => new Set([...id.toLowerCase()].map((character, at, all) => character + (all[at + 1] ?? ""))));
+  return [...a].filter((pair) => b.has(pair)).length / (a.size + b.size);
+}
+
 /** Facets as a change has them, where it has them. */
 function renewed(facets, changed) {
   const now = new Map(changed.map((one) => [labelOf(one), one]));
@@ -387,10 +458,13 @@ function nameOf(code) {
   return new Intl.DisplayNames([], { type: "language" }).of(code);
 }
 
+/** A change in words: when it came, why, and when its review was written, if that was another day. */
 function line(change) {
-  const at = moment(change.occurred_at ?? change.published_at);
+  const arrived = moment(change.published_at), written = moment(change.occurred_at, false);
+  const at = arrived || written;
   if (change.tombstone) return el("li", {}, el("time", { textContent: at }), el("p", { textContent: "deleted" }));
-  const why = [change.facet, whyOf(change)].filter(Boolean).join(" · ");
+  const isLater = written && moment(change.published_at, false) !== written;
+  const why = [change.facet, whyOf(change) + (arrived && isLater ? `, written ${written}` : "")].filter(Boolean).join(" · ");
   const texts = (ids, from, className) => ids.map((one) => quoted(from[one] ?? one, className));
   const gap = change.incomplete ? [el("small", { className: "note", textContent: " · changes before it are not here" })] : [];
   return el("li", {}, el("time", { textContent: `${at} · ${why}` }), ...gap,
@@ -399,8 +473,9 @@ function line(change) {
 
 const WORDS = { "review.deleted": "deleted review", "sentences.deleted": "deleted sentences" };
 
-/** The cause of a change in words. A review whose sentences left was edited. */
+/** The cause of a change in words. A review whose sentences left was edited. Whether another one is new or edited is not known. */
 function whyOf({ cause, removed }) {
   if (cause.type !== "review.upserted") return WORDS[cause.type] ?? cause.type.replaceAll(".", " ");
-  return removed.some((one) => one.slice(0, one.lastIndexOf("#")) === cause.review_id) ? "edited review" : "new review";
+  const isEdited = removed.some((id) => id.slice(0, id.lastIndexOf("#")) === cause.review_id);
+  return `${isEdited ? "edited review" : "review"} ${cause.review_id}`;
 }

@@ -1,7 +1,7 @@
 // The facets of an entity: a row for each, with its sentences and its last change.
 
 import { cameWith } from "./changes.js";
-import { el, foreign, many, mean, number } from "./dom.js";
+import { el, foreign, many, number, outOf } from "./dom.js";
 
 export const SIDES = ["pros", "cons"];
 
@@ -12,10 +12,14 @@ export const labelOf = ({ name, language }) => (language ? `${name} (${language}
 export const mentioned = (facet) => (facet.mentions ? many(facet.mentions.review_count, "mention") : many(facet.review_count, "review"));
 
 /** The mean of ratings, and how many reviews gave each; nothing without any. */
-export function rated({ mean: of, histogram }) {
+export function rated({ mean, histogram }) {
   const stars = Object.entries(histogram ?? {}).sort(([a], [b]) => a - b).map(([rating, count]) => `${rating}★ ${number(count)}`);
-  return of === null ? [] : [`rated ${mean(of)}`, ...(stars.length ? [stars.join(", ")] : [])];
+  return mean === null ? [] : [outOf(mean, 1), ...(stars.length ? [stars.join(", ")] : [])];
 }
+
+/** `pro` or `con` for a sentence that is among those of its facet; empty for others. */
+export const markOf = (sentence, facet) =>
+  SIDES.find((side) => facet[side]?.some((one) => one.sentence_id === sentence.sentence_id))?.slice(0, -1) ?? "";
 
 /** The languages of facets, that of the facet with the most sentences first. */
 export function languagesOf(facets) {
@@ -32,25 +36,25 @@ export function rows(view, changes, heading, drawn) {
     const own = changes.filter((one) => one.tombstone || one.facet === labelOf(facet));
     const came = cameWith(own);
     const last = own.at(-1);
-    const sentences = facet.sentences.map((one) => drawn.sentence(one, came.get(one.sentence_id)));
+    const sentences = facet.sentences.map((one) => drawn.sentence(one, came.get(one.sentence_id), markOf(one, facet)));
     return el("li", {},
-      el("div", {}, el(heading, {}, foreign(drawn.named(facet))), el("p", { className: "facts" }, ...facts(facet, view.ratings))),
+      el("div", {}, el(heading, {}, foreign(drawn.named(facet))), el("p", { className: "facts" }, ...facts(facet))),
       el("div", {}, el("ol", { className: "sentences" }, ...sentences), ...sides(facet, drawn)),
       el("ul", { className: "changes", ariaLabel: `Last change of ${drawn.named(facet)}` }, last && !last.tombstone ? drawn.line({ ...last, facet: null }) : el("li", { className: "note", textContent: "No change that is known here." })));
   });
 }
 
-/** The pros and cons of a facet that has them. */
+/** The pros and cons of a facet that are not among its sentences. */
 function sides(facet, drawn) {
-  return SIDES.filter((side) => facet[side]?.length).map((side) => el("div", { className: side },
+  const shown = new Set(facet.sentences.map((one) => one.sentence_id));
+  const others = SIDES.map((side) => [side, (facet[side] ?? []).filter((one) => !shown.has(one.sentence_id))]);
+  return others.filter(([, sentences]) => sentences.length).map(([side, sentences]) => el("div", { className: side },
     el("p", { className: "side", textContent: side }),
-    el("ol", { className: "sentences", ariaLabel: `${side} of ${drawn.named(facet)}` }, ...facet[side].map((one) => drawn.sentence(one)))));
+    el("ol", { className: "sentences", ariaLabel: `${side} of ${drawn.named(facet)}` }, ...sentences.map((one) => drawn.sentence(one)))));
 }
 
-function facts(facet, ratings) {
-  const counts = [many(facet.sentence_count, "sentence"), many(facet.review_count, "review")];
-  if (facet.ratings.mean !== null) counts.push(`rated ${mean(facet.ratings.mean)}${ratings.mean === null ? "" : `, all reviews ${mean(ratings.mean)}`}`);
-  if (facet.mentions) counts.push(mentioned(facet), ...rated(facet.mentions.ratings));
+function facts(facet) {
+  const counts = [mentioned(facet), ...rated((facet.mentions ?? facet).ratings), many(facet.sentence_count, "sentence")];
   return counts.map((textContent) => el("span", { textContent }));
 }
 

@@ -1,78 +1,95 @@
-// The entities of all workers of the group, searched and browsed page by page.
+// The entities of all workers of the group with the most reviews, and the search by their ids.
 
 import { el, foreign, many, number } from "./dom.js";
-import { ask } from "./server.js";
+import { entitiesOf } from "./server.js";
 
-const LIMIT = 200;
-const AGAIN_MS = 5000; // without an entity or an answer
-const MOST_ASKED = 40; // a worker searches only briefly, so a rare id takes several requests
+const LIMIT = 200; // shown at first, and more with each click
+const MOST_SHOWN = 1000; // a worker answers no more
+const AGAIN_MS = 2000; // without an entity or an answer
 
 const found = document.querySelector("#found");
 const notice = document.querySelector("#notice");
 const more = document.querySelector("#more");
-const order = document.querySelector("#order");
-const touched = new Set(); // ids of the last entities that changed, the latest last
-const MOST_TOUCHED = 1000;
 
 let run = 0;
 let wanted = "";
+let most = LIMIT;
 let isComplete = false; // all entities are shown
+let isKnown = false; // some answer has come
 let again;
-let after = null;
-let searched = 0;
+let open = null; // id of the entity that is shown beside the list
 
-/** Show the entities whose ids contain this. */
+/** Show the entities whose ids contain this. The window gets the event `listed` for each answer. */
 export async function search(contains) {
-  found.replaceChildren();
-  after = null;
   wanted = contains;
-  searched = 0;
-  more.onclick = () => go(contains);
-  await go(contains);
+  most = LIMIT;
+  await go();
 }
+
+more.addEventListener("click", () => {
+  if (more.value === "more") most = Math.min(most + LIMIT, MOST_SHOWN);
+  go();
+});
+
+/** The ids of the entities that are listed, the one with the most reviews first. */
+export const largest = () => lines().filter(({ entity }) => "reviews" in entity).map(({ entity }) => entity.entity_id);
+
+/** Whether it is known that nothing is found. */
+export const isEmpty = () => isKnown && !largest().length;
 
 /** Update the numbers of an entity that changed, remove a deleted one; add a new one if all entities are shown. A change from
  * before the list was read has older numbers than the list. */
 export function changed(change) {
   const { entity_id, sequence, sentence_count: sentences, review_count: reviews } = change;
-  const shown = [...found.children].find((one) => one.entity.entity_id === entity_id);
-  touched.delete(entity_id);
+  const shown = lineOf(entity_id);
+  if (change.deleted && entity_id === open) open = null;
   if (change.deleted) return shown?.remove();
-  touched.add(entity_id);
-  if (touched.size > MOST_TOUCHED) touched.delete(touched.values().next().value);
+  const entity = { entity_id, sequence, sentences, reviews };
   if (shown && sequence > (shown.entity.sequence ?? -1)) {
-    shown.entity = { entity_id, sequence, sentences, reviews };
-    shown.querySelector("small").replaceWith(counts(shown.entity));
-  } else if (!shown && isComplete && found.children.length < LIMIT && entity_id.includes(wanted)) {
-    found.append(line({ entity_id, sequence, sentences, reviews }));
+    shown.entity = entity;
+    shown.querySelector("small").replaceWith(counts(entity));
+  } else if (!shown && isComplete && found.children.length < most && entity_id.includes(wanted)) {
+    found.append(line(entity));
     say("");
+    if (found.children.length === 1) dispatchEvent(new Event("listed"));
   }
 }
 
-/** Put the entities into the chosen order, unless somebody is pointing at one. */
+/** Put the entities into their order, unless somebody is pointing at one. */
 export function arrange() {
   if (found.matches(":hover, :focus-within")) return;
-  const latest = new Map([...touched].map((id, at) => [id, at]));
-  const rank = ({ entity }) => (order.value === "reviews" ? entity.reviews : latest.get(entity.entity_id) ?? -1);
-  const now = [...found.children];
-  const then = now.toSorted((one, other) => rank(other) - rank(one) || one.place - other.place);
-  if (then.some((one, at) => one !== now[at])) found.append(...then);
+  const now = lines();
+  const then = now.toSorted((a, b) => (b.entity.reviews ?? Infinity) - (a.entity.reviews ?? Infinity) || a.place - b.place);
+  if (then.some((item, at) => item !== now[at])) found.append(...then);
 }
 
-order.addEventListener("change", arrange);
-
-/** The id of the first entity; null without any. */
-export const first = () => found.firstChild?.entity.entity_id ?? null;
-
-/** Mark the entity that is shown. */
+/** Mark the entity that is shown, in a line of its own if it is not listed. */
 export function mark(id) {
-  for (const link of found.querySelectorAll("a")) {
-    if (link.dataset.id === id) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+  open = id;
+  for (const item of lines()) if (!("reviews" in item.entity)) item.remove();
+  if (id !== null && !lineOf(id)) found.prepend(line({ entity_id: id }));
+  for (const { firstChild, entity } of lines()) {
+    if (entity.entity_id === id) firstChild.setAttribute("aria-current", "page");
+    else firstChild.removeAttribute("aria-current");
   }
 }
 
-async function go(contains, isAgain = false) {
+/** Move the focus through the list by arrows, from the field and back to it. */
+export function walkFrom(field) {
+  field.addEventListener("keydown", (event) => step(event, -1));
+  found.addEventListener("keydown", (event) => step(event, lines().indexOf(event.target.closest("li"))));
+  function step(event, at) {
+    const to = at + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] ?? NaN);
+    if (Number.isNaN(to) || to < -1 || to >= found.children.length) return;
+    event.preventDefault();
+    (to < 0 ? field : found.children[to].firstChild).focus();
+  }
+}
+
+const lines = () => [...found.children];
+const lineOf = (id) => lines().find(({ entity }) => entity.entity_id === id);
+
+async function go(isAgain = false) {
   const mine = ++run;
   clearTimeout(again);
   isComplete = false;
@@ -80,39 +97,32 @@ async function go(contains, isAgain = false) {
     more.hidden = true;
     say("Searching …");
   }
-  let room = LIMIT;
-  let missing = [];
+  let answer;
   try {
-    for (let asked = 0; asked < MOST_ASKED && room > 0; asked += 1) {
-      const query = new URLSearchParams({ contains, limit: room });
-      if (after !== null) query.set("after", after);
-      const page = await ask(`/page/entities?${query}`);
-      if (mine !== run) return;
-      found.append(...page.entities.map(line));
-      room -= page.entities.length;
-      searched += page.searched;
-      ({ after, missing } = page);
-      if (after === null) break;
-    }
-    arrange();
-    isComplete = after === null && !missing.length;
-    tell(missing);
-    if (isComplete && !found.children.length && !contains) later(contains);
+    answer = await entitiesOf({ contains: wanted, order: "reviews", limit: most }, () => mine !== run);
+    if (mine !== run) return;
   } catch (error) {
     if (mine !== run) return;
-    say(error.message);
+    say([0, 503].includes(error.status) ? "" : error.message); // the page says that nobody answers, or not yet
     more.textContent = "Try again";
-    more.hidden = false;
-    later(contains);
+    more.value = "again";
+    more.hidden = [0, 503].includes(error.status);
+    return later();
   }
+  isKnown = true;
+  const { entities, after, missing, searched } = answer;
+  const shown = entities.sort((a, b) => b.reviews - a.reviews).slice(0, most);
+  const isFull = shown.length === most;
+  found.replaceChildren(...shown.map(line));
+  mark(open);
+  isComplete = after === null && !missing.length && !isFull;
+  tell(shown.length, { isFull, isCut: after !== null, missing, searched });
+  dispatchEvent(new Event("listed"));
+  if (isComplete && !shown.length && !wanted) later();
 }
 
-function later(contains) {
-  const before = found.children.length;
-  again = setTimeout(() => {
-    if (document.hidden) later(contains);
-    else if (found.children.length === before) go(contains, true);
-  }, AGAIN_MS);
+function later() {
+  again = setTimeout(() => (document.hidden ? later() : go(true)), AGAIN_MS);
 }
 
 /** Sets the text only if it differs, because screen readers announce it. */
@@ -120,18 +130,20 @@ function say(text) {
   if (notice.textContent !== text) notice.textContent = text;
 }
 
-function tell(missing) {
+function tell(count, { isFull, isCut, missing, searched }) {
   const words = [];
-  const count = found.children.length;
-  if (!count && after === null) words.push(wanted ? `No id contains “${wanted}”.` : "There is no entity yet. The first one appears here with its first review.");
-  if (after !== null) words.push(count ? `The order is among these ${number(count)}; there are more.` : `None among the first ${number(searched)}.`);
+  if (!count && !isCut) words.push(wanted ? `No id contains “${wanted}”.` : "No entity yet.");
+  if (!count && isCut) words.push(`None among the first ${number(searched)}.`);
+  if (isFull) words.push(`The ${number(count)} with the most reviews${isCut || wanted ? "" : ` of ${number(searched)}`}. Search for others by their ids.`);
+  else if (count && isCut) words.push(`Among the first ${number(searched)}. Search for others by their ids.`);
   if (missing.length) words.push(`Some entities are missing: ${missing.map((one) => `${one.url} does not answer (${one.why})`).join("; ")}.`);
   say(words.join(" "));
   more.textContent = "More entities";
-  more.hidden = after === null;
+  more.value = "more";
+  more.hidden = !isFull || most === MOST_SHOWN;
 }
 
-let places = 0; // lines so far: they come in the order of ids
+let places = 0; // lines so far: equal ones come in the order of ids
 
 function line(entity) {
   const link = el("a", { href: `#/entity/${encodeURIComponent(entity.entity_id)}` }, foreign(entity.entity_id), counts(entity));
@@ -140,4 +152,4 @@ function line(entity) {
 }
 
 const counts = ({ reviews, sentences }) =>
-  el("small", { textContent: number(reviews), title: `${many(sentences, "sentence")} of ${many(reviews, "review")}` });
+  reviews === undefined ? el("small") : el("small", { textContent: number(reviews), title: `${many(sentences, "sentence")} of ${many(reviews, "review")}` });

@@ -1,19 +1,28 @@
-// The page's addresses: "#/" for what changes now, "#/entity/ID" for one entity, "#/entity/ID?view=facets&language=fr" for a view.
+// The page's addresses: "#/" for the largest entity and what changes now, "#/entity/ID" for one entity,
+// "#/entity/ID?view=facets&language=fr" for a view.
 
-import { el } from "./dom.js";
+import { cards } from "./cards.js";
+import { command, el, many } from "./dom.js";
 import { Entity } from "./entity.js";
-import { arrange, changed, first, mark, search } from "./list.js";
+import { arrange, changed, isEmpty, largest, mark, search, walkFrom } from "./list.js";
 import { recent } from "./recent.js";
-import { ask } from "./server.js";
+import { ask, behind, notYet } from "./server.js";
 
 const TYPING_MS = 250;
-const WIDE = "(min-width: 46rem)"; // the list is beside the content
+const SOON_MS = 2000; // between two looks at a worker that starts or is behind
+const RARELY_MS = 30_000;
+const NOTHING_MS = 6000; // after which a worker without a record is taken to have no reviews
+const BEHIND = 500; // records, from which the page says that they wait
+const CARDS = 6;
 const ENTITY = "#/entity/";
 
 const shown = document.querySelector("#shown");
 const contains = document.querySelector("#contains");
-let page = { end: () => {} }; // an entity, or that of the latest changes
-let typing;
+const worker = document.querySelector("#worker");
+let page = { end: () => {} }; // an entity, or home
+let status; // of the worker, as it was last seen
+let idleSince = null; // when it was first seen with nothing to read
+let typing, looking;
 
 /** Show what the address names; returns whether it is another page than before. */
 function show() {
@@ -22,7 +31,7 @@ function show() {
   page.end();
   document.body.classList.toggle("one", id !== null);
   document.title = id === null ? "Summaries" : `${id} · Summaries`;
-  page = id === null ? { end: home() } : new Entity(id, shown, "h1", { view, language, onChoose: (query) => remember(id, query), onChange });
+  page = id === null ? home() : new Entity(id, shown, { view, language, onChoose: (query) => remember(id, query), onChange });
   mark(id);
   return true;
 }
@@ -32,29 +41,52 @@ function onChange(change) {
   arrange();
 }
 
-/** Show the latest changes and, where there is room, the first entity; returns a function that ends both. */
+/** The overview of the entity with the most reviews, cards of the next ones, and the latest changes. */
 function home() {
-  const changes = el("div");
-  const one = el("section", { ariaLabel: "The first entity" });
-  shown.replaceChildren(el("div", { className: "home-view" }, changes, one));
+  const largestOne = el("section", { ariaLabel: "The entity with the most reviews" });
+  const others = el("section", { ariaLabel: "More entities" }), changes = el("section", { className: "news", ariaLabel: "Latest changes" });
+  shown.replaceChildren(el("div", { className: "home-view" }, el("div", {}, largestOne, others), changes));
   const ends = [recent(changes)];
-  let isOver = false;
-  listed.then(() => {
-    const id = first();
-    if (!isOver && id !== null && matchMedia(WIDE).matches) {
-      const view = new Entity(id, one, "h2", { onChange });
-      ends.push(() => view.end());
-    }
-  });
-  return () => {
-    isOver = true;
-    ends.forEach((close) => close());
+  let first = null;
+  const draw = () => {
+    const [id, ...next] = largest();
+    if (first !== null || contains.value) return; // it stays while one reads or searches
+    if (id === undefined) return largestOne.replaceChildren(...empty());
+    first = new Entity(id, largestOne, { onChange: take, isBrief: true });
+    ends.push(() => first.end(), cards(next.slice(0, CARDS), others));
   };
+  const take = (change) => {
+    onChange(change);
+    if (change.deleted) restart(); // with the next one
+  };
+  addEventListener("listed", draw);
+  ends.push(() => removeEventListener("listed", draw));
+  draw();
+  const restart = () => {
+    if (first === null || largest()[0] === first.id) return;
+    page.end();
+    page = home();
+  };
+  return { redraw: draw, restart, end: () => ends.forEach((close) => close()) };
+}
+
+/** Why there is no entity, and what brings one. */
+function empty() {
+  const isIdle = idleSince !== null && Date.now() - idleSince > NOTHING_MS;
+  const late = status && (notYet(status) || (isIdle ? "" : "Not yet: no record has come"));
+  if (!status || (!late && !isEmpty())) return [el("h1", { textContent: "Summaries" })];
+  if (late) return [el("h1", { textContent: "Starting" }), el("p", { className: "problem", role: "status", textContent: `${late}.` })];
+  const code = (textContent) => el("code", { textContent });
+  const facets = el("p", {}, "For subjects such as noise or parking, start the worker with ", code("COVERSUMM_FACETS=preset:stays"), ", another preset, or a file.");
+  return [
+    el("h1", { textContent: "No reviews yet" }), el("p", {}, "The worker reads the topic ", code(status.input_topic ?? ""), ". Send it a file:"),
+    command(`COVERSUMM_INPUT_TOPIC=${status.input_topic} coversumm-worker send reviews.csv`), ...(status.facets ? [] : [facets])];
 }
 
 /** Move the focus to what is shown, so that the keyboard and a screen reader continue there. */
 function enter() {
   const heading = shown.querySelector("h1");
+  if (!heading) return;
   heading.tabIndex = -1;
   heading.focus();
 }
@@ -80,23 +112,39 @@ async function find() {
   clearTimeout(typing);
   document.body.classList.remove("one");
   await search(contains.value);
-  mark(chosen().id);
 }
 
-async function introduce() {
-  const worker = document.querySelector("#worker");
-  try {
-    const status = await ask("/page/status");
-    worker.textContent = status.ready ? "" : `This worker is not ready: ${status.reason}`;
-    worker.title = `${status.instance_id}, epoch ${status.epoch}`;
-  } catch (error) {
-    worker.textContent = error.message;
+/** Show the state of the worker, more often while it starts. */
+async function look() {
+  clearTimeout(looking);
+  let isLate = false;
+  if (!document.hidden) {
+    const wasLate = status && notYet(status) !== "";
+    status = await ask("/page/status").catch(() => undefined);
+    isLate = !status || notYet(status) !== "" || !largest().length;
+    idleSince = status && !notYet(status) ? idleSince ?? Date.now() : null;
+    const isSaid = status && (!status.ready || behind(status) >= BEHIND);
+    worker.textContent = isSaid ? (status.ready ? `${many(behind(status), "record")} behind` : notYet(status)) : "";
+    worker.title = status ? `${status.instance_id}, epoch ${status.epoch}` : "";
+    if (status && !largest().length) page.redraw?.();
+    else if (wasLate && idleSince !== null) {
+      await search(contains.value); // all that was waiting is there
+      page.restart?.();
+    }
   }
+  clearTimeout(looking);
+  looking = setTimeout(look, isLate ? SOON_MS : RARELY_MS);
 }
 
-const listed = search("");
 addEventListener("hashchange", () => {
   if (show()) enter();
+});
+addEventListener("back", () => {
+  page.end();
+  page = { end: () => {} }; // another worker may answer now
+  show();
+  search(contains.value);
+  look();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // its address names no entity
@@ -106,11 +154,18 @@ contains.addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(find, TYPING_MS);
 });
-document.querySelector("#search").addEventListener("submit", (event) => {
+document.querySelector("#search").addEventListener("submit", async (event) => {
   event.preventDefault();
-  find();
+  await find();
+  const [id] = largest();
+  if (id !== undefined && contains.value) location.hash = ENTITY + encodeURIComponent(id);
 });
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+  event.preventDefault();
+  contains.focus();
+});
+walkFrom(contains);
 show();
-listed.then(() => mark(chosen().id));
-introduce();
-setInterval(() => document.hidden || introduce(), 30_000);
+search("");
+look();

@@ -1,6 +1,6 @@
 // A reader's own question to an entity, and the sentences that answer it.
 
-import { el, many, moment, number, quoted } from "./dom.js";
+import { el, many, moment, number, outOf, quoted } from "./dom.js";
 import { ask, ofEntity } from "./server.js";
 
 /** A field for questions to the entity, and the last answer; `review` draws the review of a sentence. */
@@ -27,7 +27,7 @@ export function questions(id, review) {
 
 function line(sentence, review) {
   const date = moment(sentence.occurred_at);
-  const facts = [...(sentence.rating === null ? [] : [`rated ${number(sentence.rating)}`]), ...(date ? [date] : [])];
+  const facts = [...(sentence.rating === null ? [] : [outOf(sentence.rating)]), ...(date ? [date] : [])];
   const texts = facts.map((textContent) => el("span", { textContent: `${textContent} ` }));
   return el("li", {}, el("div", {}, quoted(sentence.text), el("div", { className: "source" }, ...texts, review(sentence))));
 }

@@ -1,10 +1,10 @@
-// Changes at this worker, as they happen.
+// Changes at this worker as they happen, by subject.
 
-import { el, foreign, many, number, quoted, shorten } from "./dom.js";
+import { el, foreign, many, quoted, shorten } from "./dom.js";
 import { arrange, changed } from "./list.js";
 import { follow, showState } from "./server.js";
 
-const SHOWN = 30;
+const SHOWN = 12;
 
 /** Show them in the element; returns a function that ends it. */
 export function recent(shown) {
@@ -13,7 +13,7 @@ export function recent(shown) {
   const list = el("ol", { className: "changes" });
   const note = el("p", { className: "note", textContent: "Nothing has changed yet. New changes appear here." });
   const pause = el("button", { type: "button", textContent: "Pause", onclick: () => setPaused(!isPaused) });
-  shown.replaceChildren(el("h1", { textContent: "Latest changes" }), el("p", { className: "facts" }, state, count, pause), note, list);
+  shown.replaceChildren(el("h2", { textContent: "Latest changes" }), el("p", { className: "facts" }, state, count, pause), note, list);
   let total = 0;
   let isPaused = false;
   let waiting = []; // while it is paused
@@ -24,10 +24,14 @@ export function recent(shown) {
     if (!now) add(waiting.splice(0));
   }
 
+  /** The latest change of a subject of an entity takes the place of the one before. */
   function add(changes) {
-    const known = new Set([...list.children].map((one) => one.dataset.key));
-    const lines = changes.filter((one) => !known.has(key(one))).map(line);
-    list.prepend(...lines.reverse());
+    for (const change of changes.filter(({ text, deleted }) => text || deleted)) { // else only the ranking changed
+      const before = [...list.children].find((item) => item.key === key(change));
+      if (before && before.sequence === change.sequence) continue; // a stream that is opened again repeats the latest
+      before?.remove();
+      list.prepend(Object.assign(line(change), { key: key(change), sequence: change.sequence }));
+    }
     while (list.children.length > SHOWN) list.lastChild.remove();
     shorten(list);
     arrange();
@@ -37,7 +41,7 @@ export function recent(shown) {
     state: (name, why) => showState(state, name, why),
     changes: (news) => {
       total += news.count;
-      note.hidden = true;
+      note.hidden ||= news.changes.some(({ text, deleted }) => text || deleted);
       count.textContent = total ? `${many(total, "change")} since this page is open` : "";
       news.changes.forEach(changed);
       if (isPaused) waiting = [...waiting, ...news.changes].slice(-SHOWN);
@@ -46,20 +50,11 @@ export function recent(shown) {
   });
 }
 
-/** Names a change; the stream repeats the latest ones when it is opened again. */
-const key = (change) => `${change.sequence ?? "deleted"} ${change.entity_id}`;
+const key = ({ entity_id, subject }) => `${subject} ${entity_id}`;
 
 function line(change) {
-  const item = described(change);
-  item.dataset.key = key(change);
-  return item;
-}
-
-function described(change) {
   const link = el("a", { href: `#/entity/${encodeURIComponent(change.entity_id)}` }, foreign(change.entity_id));
   if (change.deleted) return el("li", { className: "new" }, link, " was deleted");
-  const counts = ` ${number(change.added)} new, ${number(change.removed)} gone; ${many(change.review_count, "review")}`;
-  const item = el("li", { className: "new" }, link, el("small", { className: "note", textContent: counts }));
-  if (change.text !== null) item.append(quoted(change.text, "came"));
-  return item;
+  const subject = change.subject ? [el("b", { textContent: change.subject }), " · "] : [];
+  return el("li", { className: "new" }, ...subject, link, quoted(change.text, "came"));
 }
