@@ -210,8 +210,8 @@ class Fields:
         "fp32",
         kinds.choice(*embedders.PRECISIONS),
         "What the default embedder multiplies: `bf16` is faster on most processors and another "
-        "model, needs avx512_bf16 or AMX, and the extra `openvino`; `auto` is `bf16` where both are "
-        "there, on Intel only with AMX",
+        "model, needs avx512_bf16 or AMX, and the extra `openvino`; `auto` is `bf16` where both "
+        "are there, on Intel only with AMX",
     )
     embedder_threads: int = setting(
         0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"
