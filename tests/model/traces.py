@@ -33,7 +33,7 @@ PARTITIONS = 3
 
 
 def trace(seed: int) -> list[str]:
-    """The lines of a seed; the first one names it and the number of its workers."""
+    """The lines of a seed; the first one names it, its workers and its partitions by their number."""
     plan = draw_plan(seed)
     plan = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "rewind"))
     world = World(plan, settings_of(plan.setup))
@@ -43,7 +43,7 @@ def trace(seed: int) -> list[str]:
             world.run()
         finally:
             world.close()
-    return [f"seed {seed} {plan.setup.workers}", *notes.lines]
+    return [f"seed {seed} {plan.setup.workers} {plan.setup.partitions}", *notes.lines]
 
 
 class _Notes:
@@ -170,12 +170,21 @@ def _of_brokers(notes: _Notes) -> Patches:
 
         return noted
 
+    def calling(call: Any) -> Any:
+        def noted(self: Any, *arguments: Any) -> None:
+            notes.note(notes.process, "call")
+            call(self, *arguments)
+
+        return noted
+
     yield Broker, "_fence", fencing
     yield Broker, "add_offsets", lambda call: acting("offsets", call)
     yield Broker, "end", ending
     yield Producer, "init_transactions", taking
     yield Producer, "begin_transaction", beginning
     yield Producer, "flush", flushing
+    yield Producer, "send_offsets_to_transaction", calling
+    yield Producer, "commit_transaction", calling
 
 
 def _of_the_group(notes: _Notes) -> Patches:
@@ -216,11 +225,9 @@ def _of_the_group(notes: _Notes) -> Patches:
     def giving(begin: Any) -> Any:
         def noted(self: World) -> None:
             begin(self)
-            assigned = [(process.name, process.assignment) for process in self._processes()]
-            owners = {
-                p: name[1:] for name, given in assigned if given is not None for p in given.actives
-            }
-            rest = next(iter(self.broker.group.members.values())).name[1:]
+            members = self.broker.group.members.values()
+            owners = {p: one.name[1:] for one in members for p in one.assignment.actives}
+            rest = next(iter(members)).name[1:]
             notes.lines.append(
                 " ".join(["generation", *(owners.get(p, rest) for p in range(PARTITIONS))])
             )
@@ -281,7 +288,8 @@ def _of_takeovers(notes: _Notes) -> Patches:
         def noted(self: Assignment, starts: Any) -> None:
             process = notes.process
             if process is not None and starts:
-                rows = [_applied(process.disk.get(p)) for p in range(PARTITIONS)]
+                disk = process.disk
+                rows = [_applied(disk.get(p)) if p in starts else -1 for p in range(PARTITIONS)]
                 notes.note(process, "restore", *rows)
             restored(self, starts)
 

@@ -8,13 +8,13 @@ use stateright::Model;
 pub struct Replay {
     model: Commits,
     state: State,
-    pub steps: usize,
+    partitions: usize,
 }
 
 impl Replay {
-    pub fn new(ids: usize) -> Replay {
+    pub fn new(ids: usize, partitions: usize) -> Replay {
         let model = Commits { ids, records: [u16::MAX; PARTITIONS], faults: 0, without: vec![] };
-        Replay { model, state: State::new(ids), steps: 0 }
+        Replay { model, state: State::new(ids), partitions }
     }
 
     /// Take the steps of a line. An error says why the model does not.
@@ -41,6 +41,7 @@ impl Replay {
                 self.take(Action::Process(w, to))
             }
             "begin" => self.take(Action::Begin(w)),
+            "call" => self.call(w),
             "act" => self.act(w, words[2], words[3] == "1"),
             "late" => self.late(w, words[2], words[3] == "1"),
             "mark" => self.take(Action::MarkGroup(w)).and_then(|()| self.take(Action::MarkLog(w))),
@@ -56,7 +57,6 @@ impl Replay {
     fn take(&mut self, action: Action) -> Result<(), String> {
         let next = self.model.step(&self.state, action);
         self.state = next.ok_or_else(|| format!("the model has no {action:?} here"))?;
-        self.steps += 1;
         let holds = |name, check: fn(&Commits, &State) -> bool| {
             name == LIVE || check(&self.model, &self.state)
         };
@@ -68,12 +68,19 @@ impl Replay {
 
     /// The committed offsets of its partitions are those that the simulated worker was told.
     fn fetch(&mut self, w: usize, offsets: ByPartition<i32>) -> Result<(), String> {
-        if matches!(self.state.workers[w].phase, Phase::Taking { starts: Some(_), .. }) {
-            self.take(Action::Again(w))?;
+        match self.state.workers[w].phase {
+            Phase::Taking { .. } if !self.is_of_now(w, offsets) => return Ok(()),
+            Phase::Taking { starts: None, .. } => {}
+            Phase::Taking { .. } => self.take(Action::Again(w))?,
+            _ => return Ok(()), // a seek asks too, and changes nothing
         }
         self.take(Action::FetchOffsets(w))?;
         let is_same = |p: usize| offsets[p] == self.state.committed[p] as i32;
-        match self.state.workers[w].owned().find(|&p| offsets[p] >= 0 && !is_same(p)) {
+        match self.state.workers[w]
+            .owned()
+            .take_while(|&p| p < self.partitions)
+            .find(|&p| !is_same(p))
+        {
             Some(p) => {
                 Err(format!("{:?} are committed, not {offsets:?} ({p})", self.state.committed))
             }
@@ -81,21 +88,38 @@ impl Replay {
         }
     }
 
+    /// A takeover of a past assignment may still be under way; nothing comes of it.
+    fn is_of_now(&self, w: usize, offsets: ByPartition<i32>) -> bool {
+        let owned = self.state.workers[w].owned;
+        (0..self.partitions).all(|p| (offsets[p] >= 0) == owned[p])
+    }
+
     /// A member's copy is as long as the simulated worker's.
     fn restore(&mut self, w: usize, rows: ByPartition<i32>) -> Result<(), String> {
+        let is_ready = matches!(self.state.workers[w].phase, Phase::Taking { ends: Some(_), .. });
+        if !is_ready || !self.is_of_now(w, rows) {
+            return Ok(());
+        }
         self.take(Action::Restore(w))?;
         let worker = &self.state.workers[w];
         let is_member = self.state.is_member(worker.id, worker.membership);
-        match worker.owned().find(|&p| is_member && rows[p] != worker.rows[p] as i32) {
+        match (0..self.partitions)
+            .find(|&p| is_member && rows[p] >= 0 && rows[p] != worker.rows[p] as i32)
+        {
             Some(p) => Err(format!("{:?} are restored, not {rows:?} ({p})", worker.rows)),
             None => Ok(()),
         }
     }
 
-    fn act(&mut self, w: usize, stage: &str, is_accepted: bool) -> Result<(), String> {
-        if self.state.workers[w].flights.last().is_some_and(|f| f.reply == Reply::Done) {
-            self.take(Action::Answer(w))?;
+    /// The next call: the one before was answered.
+    fn call(&mut self, w: usize) -> Result<(), String> {
+        match self.state.workers[w].flights.last().map(|flight| flight.reply) {
+            Some(Reply::Done) => self.take(Action::Answer(w)),
+            _ => Ok(()),
         }
+    }
+
+    fn act(&mut self, w: usize, stage: &str, is_accepted: bool) -> Result<(), String> {
         let at = self.state.workers[w].flights.last().map(|flight| flight.stage);
         if at != Some(stage_of(stage)) {
             return Err(format!("the model's commit is at {at:?}"));
