@@ -32,9 +32,12 @@ PARTITIONS = 3
 """As many as the model has; a setup may use fewer."""
 
 
-def trace(seed: int) -> list[str]:
-    """The lines of a seed; the first one names it, its workers and its partitions by their number."""
-    plan = draw_plan(seed)
+def trace(seed: int, focus: str | None = None) -> list[str]:
+    """The lines of a seed, of a plan full of one kind of step perhaps.
+
+    The first one has the seed, the number of its workers and that of its partitions.
+    """
+    plan = draw_plan(seed, focus)
     plan = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "rewind"))
     world = World(plan, settings_of(plan.setup))
     notes = _Notes(world)

@@ -40,7 +40,12 @@ fn search(ids: usize, records: [u16; 3], faults: u32, without: &[Rule]) -> Vec<&
     let safety = properties.filter(|&name| name != checks::LIVE).collect();
     let until =
         if without.is_empty() { HasDiscoveries::Any } else { HasDiscoveries::AnyOf(safety) };
-    let found = model.checker().threads(2).finish_when(until).spawn_bfs().join();
+    let found = model
+        .checker()
+        .threads(if without.is_empty() { 2 } else { 1 })
+        .finish_when(until)
+        .spawn_bfs()
+        .join();
     let broken = found.discoveries();
     let kept = format!("{ids} workers, {records:?} records, {faults} faults, every rule");
     let what = if without.is_empty() { kept } else { format!("without {without:?}") };

@@ -1,0 +1,40 @@
+"""Builds the model's program and runs it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.model.traces import trace
+
+CRATE = Path(__file__).parent
+BUILT = CRATE.parents[1] / "build" / "model"
+PROGRAM = BUILT / "release" / "commit-model"
+CHUNK = 25
+"""Seeds of one job."""
+
+
+def build() -> None:
+    """Compile the program. Raises CalledProcessError."""
+    command = ["cargo", "build", "--locked", "--release", "--quiet"]
+    subprocess.run(command, cwd=CRATE, env={**os.environ, "CARGO_TARGET_DIR": BUILT}, check=True)
+
+
+def accepted(runs: Iterable[list[str]]) -> tuple[bool, str]:
+    """Whether the model accepts runs, each as the lines of `trace`; and what it says."""
+    lines = (line for run in runs for line in run)
+    done = subprocess.run(
+        [PROGRAM, "traces"], input="\n".join(lines), capture_output=True, text=True, check=False
+    )
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+def simulated(seeds: int, processes: int) -> Iterable[list[str]]:
+    """The runs of as many seeds."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # the processes inherit it; their matrices are tiny
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(trace, range(seeds), chunksize=CHUNK)
