@@ -115,7 +115,7 @@ def chart(source: Path, digest: str, epoch: int) -> bytes:
     """The packaged chart, whose default image is the one of this digest."""
     folder = source / "deploy" / "chart"
     files = {f"{NAME}/{one.relative_to(folder)}": one.read_bytes() for one in files_in(folder)}
-    files[f"{NAME}/Chart.yaml"] += f"annotations:\n  {DIGEST}: {digest}\n".encode()
+    files[f"{NAME}/Chart.yaml"] += f"  {DIGEST}: {digest}\n".encode()  # the last annotation
     return pack(files.items(), epoch)
 
 

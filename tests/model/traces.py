@@ -1,14 +1,14 @@
 """The simulator's runs as steps of the model, one line each.
 
-A run is simulated as ever, and what its brokers, its group and its workers do is noted beside it.
-`tests/model/src/replay.rs` then takes the same steps in the model. Left out of the plans are steps
-that no Kafka does by itself: an operator who sets offsets back.
+A run is simulated as ever, and what its brokers, its group and its workers do is noted beside it;
+`tests/model/src/replay.rs` takes the same steps in the model. One step is left out of the plans: an
+operator who sets offsets back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -40,8 +40,10 @@ def trace(seed: int, focus: str | None = None) -> list[str]:
     plan = draw_plan(seed, focus)
     plan = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "rewind"))
     world = World(plan, settings_of(plan.setup))
-    notes = _Notes(world)
-    with silence(), _noting(notes):
+    notes = Notes(world)
+    with silence(), ExitStack() as patches:
+        for owner, name, beside in NOTED:
+            patches.enter_context(patch.object(owner, name, notes.beside(owner, name, beside)))
         try:
             world.run()
         finally:
@@ -49,11 +51,13 @@ def trace(seed: int, focus: str | None = None) -> list[str]:
     return [f"seed {seed} {plan.setup.workers} {plan.setup.partitions}", *notes.lines]
 
 
-class _Notes:
+class Notes:
     """The lines so far.
 
     Attributes:
+        numbers: by process, which worker of the model it is.
         ended: processes that run no more; what their `finally` blocks do is no step.
+        fetching: processes that ask for the offsets of a takeover.
         epochs: by process, the producer epoch of its last transaction.
         given_up: processes and epochs of transactions whose calls nobody waits for.
     """
@@ -67,240 +71,165 @@ class _Notes:
         self.fetching: set[Process] = set()
         self.epochs: dict[Process, int] = {}
         self.given_up: set[tuple[Process, int]] = set()
-        self._zombies = world.setup.workers
+        self.workers = world.setup.workers
 
-    def note(self, process: Process | None, kind: str, *numbers: object) -> None:
-        """One step of a process."""
-        if process is not None and process not in self.ended:
-            number = self.numbers.setdefault(process, int(process.name[1:]))
-            self.lines.append(" ".join(map(str, (kind, number, *numbers))))
+    def beside(self, owner: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that does what it did, and notes it."""
+        original = getattr(owner, name)
+        return lambda *arguments: function(self, original, *arguments)
 
-    def note_id(self, kind: str, instance_id: str, *numbers: object) -> None:
-        """One step that concerns an instance id or a transactional id, which ends with it."""
-        number = instance_id.rpartition("w")[2]
-        self.lines.append(" ".join(map(str, (kind, number, *numbers))))
+    def line(self, *words: object) -> None:
+        """One more."""
+        self.lines.append(" ".join(map(str, words)))
 
-    def replaced(self, process: Process) -> None:
-        """A frozen process gets a successor: in the model it is another worker from now on."""
-        self.note(process, "replace")
-        self.numbers[process] = self._zombies
-        self._zombies += 1
+    def note(self, kind: str, *words: object, of: Process | None = None) -> None:
+        """A step of a process: of the one whose fiber runs, if none is named."""
+        process = of or self.process
+        if process not in self.ended:
+            self.line(kind, self.numbers.setdefault(process, int(process.name[1:])), *words)
 
     @property
-    def process(self) -> Process | None:
+    def process(self) -> Process:
         """The process whose fiber runs."""
-        if Fiber.current is None:
-            return None
+        assert Fiber.current is not None
         siblings = Fiber.current.siblings
-        return next((p for p in self.world._processes() if p.fibers is siblings), None)
+        return next(one for one in self.world._processes() if one.fibers is siblings)
+
+    def note_call(self, stage: str, epoch: int, is_accepted: bool) -> None:
+        """Brokers act on a call of a commit."""
+        is_late = (self.process, epoch) in self.given_up
+        self.note("late" if is_late else "act", stage, int(is_accepted))
 
 
-@contextmanager
-def _noting(notes: _Notes) -> Iterator[None]:
-    with ExitStack() as stack:
-        for patches in (_of_brokers, _of_the_group, _of_takeovers, _of_commits):
-            for patched, name, beside in patches(notes):
-                stack.enter_context(patch.object(patched, name, beside(getattr(patched, name))))
-        yield
+# -- brokers: each function stands for a method, which it gets and calls
 
 
-Patches = Iterator[tuple[Any, str, Callable[[Any], Any]]]
+def _fence(notes: Notes, fence: Any, broker: Broker, producer: Any) -> None:
+    (name,) = (name for name, one in broker._producers.items() if one is producer)
+    notes.line("expire", name[-1])
+    fence(broker, producer)
 
 
-def _of_brokers(notes: _Notes) -> Patches:
-    def fencing(fence: Any) -> Any:
-        def noted(self: Any, producer: Any) -> None:
-            (name,) = (name for name, one in self._producers.items() if one is producer)
-            notes.note_id("expire", name)
-            fence(self, producer)
-
-        return noted
-
-    def acting(stage: str, call: Any) -> Any:
-        def noted(self: Any, transactional_id: str, epoch: int, *arguments: Any) -> None:
-            process = notes.process
-            kind = "late" if (process, epoch) in notes.given_up else "act"
-            try:
-                call(self, transactional_id, epoch, *arguments)
-            except Refused:
-                notes.note(process, kind, stage, 0)
-                raise
-            notes.note(process, kind, stage, 1)
-
-        return noted
-
-    def ending(end: Any) -> Any:
-        commit = acting("commit", end)
-
-        def noted(self: Any, transactional_id: str, epoch: int, state: str) -> None:
-            if state == COMMITTED:
-                commit(self, transactional_id, epoch, state)
-                notes.note_id("mark", transactional_id)
-            else:
-                end(self, transactional_id, epoch, state)
-                notes.note_id("expire", transactional_id)
-
-        return noted
-
-    def taking(init: Any) -> Any:
-        def noted(self: Any, timeout: float) -> None:
-            init(self, timeout)
-            process = notes.process
-            if process is not None:
-                notes.note(process, "decide" if process in notes.started else "start")
-                notes.started.add(process)
-
-        return noted
-
-    def beginning(begin: Any) -> Any:
-        def noted(self: Any) -> None:
-            process = notes.process
-            assert process is not None
-            notes.epochs[process] = self._epoch
-            begin(self)
-
-        return noted
-
-    def flushing(flush: Any) -> Any:
-        def noted(self: Any, timeout: float) -> int:
-            has_records = bool(self._queue)
-            process = notes.process
-            kind = "late" if (process, self._epoch) in notes.given_up else "act"
-            result = flush(self, timeout)
-            if has_records and self._refused is None:
-                notes.note(process, kind, "flush", 1)
-            return result
-
-        return noted
-
-    def calling(call: Any) -> Any:
-        def noted(self: Any, *arguments: Any) -> None:
-            notes.note(notes.process, "call")
-            call(self, *arguments)
-
-        return noted
-
-    yield Broker, "_fence", fencing
-    yield Broker, "add_offsets", lambda call: acting("offsets", call)
-    yield Broker, "end", ending
-    yield Producer, "init_transactions", taking
-    yield Producer, "begin_transaction", beginning
-    yield Producer, "flush", flushing
-    yield Producer, "send_offsets_to_transaction", calling
-    yield Producer, "commit_transaction", calling
+def _add_offsets(notes: Notes, add: Any, broker: Broker, id_: str, epoch: int, *rest: Any) -> None:
+    try:
+        add(broker, id_, epoch, *rest)
+    except Refused:
+        notes.note_call("offsets", epoch, False)
+        raise
+    notes.note_call("offsets", epoch, True)
 
 
-def _of_the_group(notes: _Notes) -> Patches:
-    def joining(join: Any) -> Any:
-        def noted(self: Any, member_id: str, host: Process) -> Any:
-            notes.note(host, "join")
-            return join(self, member_id, host)
-
-        return noted
-
-    def joining_again(join: Any) -> Any:
-        async def noted(self: Process) -> None:
-            before = self.member_id
-            await join(self)
-            joined = self.broker.group.joined
-            if self.member_id == before and joined is not None and before in joined:
-                notes.note(self, "join")
-
-        return noted
-
-    def leaving(leave: Any) -> Any:
-        def noted(self: Group, member_id: str) -> None:
-            if member_id in self.members:
-                notes.note_id("expel", self.members[member_id].name)
-            leave(self, member_id)
-
-        return noted
-
-    def rebalancing(step: Any) -> Any:
-        def noted(self: World, shuffle: int) -> None:
-            group = self.broker.group
-            if group.members and group.joined is None:
-                notes.lines.append("rebalance")
-            step(self, shuffle)
-
-        return noted
-
-    def giving(begin: Any) -> Any:
-        def noted(self: World) -> None:
-            begin(self)
-            members = self.broker.group.members.values()
-            owners = {p: one.name[1:] for one in members for p in one.assignment.actives}
-            rest = next(iter(members)).name[1:]
-            notes.lines.append(
-                " ".join(["generation", *(owners.get(p, rest) for p in range(PARTITIONS))])
-            )
-
-        return noted
-
-    def killing(kill: Any) -> Any:
-        def noted(self: Process) -> None:
-            if self in notes.started:
-                notes.note(self, "kill")
-            notes.ended.add(self)
-            kill(self)
-
-        return noted
-
-    def replacing(step: Any) -> Any:
-        def noted(self: World, worker: int) -> None:
-            process = self.workers[worker]
-            step(self, worker)
-            if process is not None and process in self.zombies:
-                notes.replaced(process)
-
-        return noted
-
-    yield Group, "join", joining
-    yield Group, "leave", leaving
-    yield Process, "_join", joining_again
-    yield Process, "kill", killing
-    yield World, "step_rebalance", rebalancing
-    yield World, "step_replace", replacing
-    yield World, "_begin_generation", giving
+def _end(notes: Notes, end: Any, broker: Broker, id_: str, epoch: int, state: str) -> None:
+    try:
+        end(broker, id_, epoch, state)
+    except Refused:
+        notes.note_call("commit", epoch, False)
+        raise
+    if state == COMMITTED:
+        notes.note_call("commit", epoch, True)
+    notes.line("mark" if state == COMMITTED else "expire", id_[-1])
 
 
-def _of_takeovers(notes: _Notes) -> Patches:
-    def fetching(fetch: Any) -> Any:
-        async def noted(self: Takeover) -> Any:
-            process = notes.process
-            assert process is not None
-            notes.fetching.add(process)
-            try:
-                return await fetch(self)
-            finally:
-                notes.fetching.discard(process)
+def _init(notes: Notes, init: Any, producer: Producer, timeout: float) -> None:
+    init(producer, timeout)
+    notes.note("decide" if notes.process in notes.started else "start")
+    notes.started.add(notes.process)
 
-        return noted
 
-    def calling(act: Any) -> Any:
-        def noted(self: Process, point: str, action: Any) -> Any:
-            result = act(self, point, action)
-            if point == "committed" and self in notes.fetching:
-                offsets = {answer.partition: max(0, answer.offset) for answer in result}
-                notes.note(self, "fetch", *(offsets.get(p, -1) for p in range(PARTITIONS)))
-            return result
+def _begin_transaction(notes: Notes, begin: Any, producer: Producer) -> None:
+    notes.epochs[notes.process] = producer._epoch
+    begin(producer)
 
-        return noted
 
-    def restoring(restored: Any) -> Any:
-        def noted(self: Assignment, starts: Any) -> None:
-            process = notes.process
-            if process is not None and starts:
-                disk = process.disk
-                rows = [_applied(disk.get(p)) if p in starts else -1 for p in range(PARTITIONS)]
-                notes.note(process, "restore", *rows)
-            restored(self, starts)
+def _flush(notes: Notes, flush: Any, producer: Producer, timeout: float) -> int:
+    has_records = bool(producer._queue)
+    result: int = flush(producer, timeout)
+    if has_records and producer._refused is None:
+        notes.note_call("flush", producer._epoch, True)
+    return result
 
-        return noted
 
-    yield Takeover, "fetch_starts", fetching
-    yield Process, "_act", calling
-    yield Assignment, "restored", restoring
+def _call(notes: Notes, call: Any, producer: Producer, *arguments: Any) -> None:
+    notes.note("call")
+    call(producer, *arguments)
+
+
+# -- the group, and the ends of processes
+
+
+def _enter(notes: Notes, join: Any, group: Group, member_id: str, host: Process) -> Any:
+    notes.note("join", of=host)
+    return join(group, member_id, host)
+
+
+async def _join_again(notes: Notes, join: Any, process: Process) -> None:
+    before = process.member_id
+    await join(process)
+    if process.member_id == before and before in (process.broker.group.joined or ()):
+        notes.note("join", of=process)
+
+
+def _leave(notes: Notes, leave: Any, group: Group, member_id: str) -> None:
+    if member_id in group.members:
+        notes.line("expel", group.members[member_id].name[1:])
+    leave(group, member_id)
+
+
+def _rebalance(notes: Notes, step: Any, world: World, shuffle: int) -> None:
+    if world.broker.group.members and world.broker.group.joined is None:
+        notes.line("rebalance")
+    step(world, shuffle)
+
+
+def _generation(notes: Notes, begin: Any, world: World) -> None:
+    begin(world)
+    members = list(world.broker.group.members.values())
+    owners = {p: one.name[1:] for one in members for p in one.assignment.actives}
+    notes.line("generation", *(owners.get(p, members[0].name[1:]) for p in range(PARTITIONS)))
+
+
+def _kill(notes: Notes, kill: Any, process: Process) -> None:
+    if process in notes.started:
+        notes.note("kill", of=process)
+    notes.ended.add(process)
+    kill(process)
+
+
+def _replace(notes: Notes, step: Any, world: World, worker: int) -> None:
+    process = world.workers[worker]
+    step(world, worker)
+    if process is not None and process in world.zombies:
+        notes.note("replace", of=process)
+        notes.numbers[process] = notes.workers
+        notes.workers += 1
+
+
+# -- takeovers and commits
+
+
+async def _fetch_starts(notes: Notes, fetch: Any, takeover: Takeover) -> Any:
+    process = notes.process
+    notes.fetching.add(process)
+    try:
+        return await fetch(takeover)
+    finally:
+        notes.fetching.discard(process)
+
+
+def _act(notes: Notes, act: Any, process: Process, point: str, action: Any) -> Any:
+    result = act(process, point, action)
+    if point == "committed" and process in notes.fetching:
+        offsets = {answer.partition: max(0, answer.offset) for answer in result}
+        notes.note("fetch", *(offsets.get(p, -1) for p in range(PARTITIONS)), of=process)
+    return result
+
+
+def _restored(notes: Notes, restored: Any, assignment: Assignment, starts: Any) -> None:
+    if starts:
+        disk = notes.process.disk
+        rows = (_applied(disk.get(p)) if p in starts else -1 for p in range(PARTITIONS))
+        notes.note("restore", *rows)
+    restored(assignment, starts)
 
 
 def _applied(file: File | None) -> int:
@@ -309,43 +238,50 @@ def _applied(file: File | None) -> int:
     return 0 if value is None else decode_applied(APPLIED, value).next_offset
 
 
-def _of_commits(notes: _Notes) -> Patches:
-    def processing(processed: Any) -> Any:
-        def noted(self: InFlight, batch: Any, *arguments: Any) -> None:
-            processed(self, batch, *arguments)
-            process = notes.process
-            if process is not None and self.tenure == process.worker.assignment.tenure:
-                ends = [batch.next_offsets.get(p, -1) for p in range(PARTITIONS)]
-                notes.note(process, "process", *ends)
+def _processed(notes: Notes, processed: Any, flight: InFlight, batch: Any, *rest: Any) -> None:
+    processed(flight, batch, *rest)
+    if flight.tenure == notes.process.worker.assignment.tenure:
+        notes.note("process", *(batch.next_offsets.get(p, -1) for p in range(PARTITIONS)))
 
-        return noted
 
-    def reaching(reach: Any) -> Any:
-        def noted(self: InFlight, stage: Stage) -> None:
-            reach(self, stage)
-            if stage is Stage.IN_FLIGHT:
-                notes.note(notes.process, "begin")
+def _reach(notes: Notes, reach: Any, flight: InFlight, stage: Stage) -> None:
+    reach(flight, stage)
+    if stage is Stage.IN_FLIGHT:
+        notes.note("begin")
 
-        return noted
 
-    def storing(committed: Any) -> Any:
-        def noted(self: Processor, batch: Any) -> None:
-            notes.note(notes.process, "store")
-            committed(self, batch)
+def _committed(notes: Notes, committed: Any, processor: Processor, batch: Any) -> None:
+    notes.note("store")
+    committed(processor, batch)
 
-        return noted
 
-    def settling(settle: Any) -> Any:
-        async def noted(self: Settlement, *arguments: Any) -> bool:
-            process = notes.process
-            if process is not None:
-                notes.note(process, "doubt")
-                notes.given_up.add((process, notes.epochs[process]))
-            return bool(await settle(self, *arguments))
+def _settle(notes: Notes, settle: Any, settlement: Settlement, *arguments: Any) -> Any:
+    notes.note("doubt")
+    notes.given_up.add((notes.process, notes.epochs[notes.process]))
+    return settle(settlement, *arguments)
 
-        return noted
 
-    yield InFlight, "processed", processing
-    yield InFlight, "reach", reaching
-    yield Processor, "committed", storing
-    yield Settlement, "settle", settling
+NOTED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (Broker, "_fence", _fence),
+    (Broker, "add_offsets", _add_offsets),
+    (Broker, "end", _end),
+    (Producer, "init_transactions", _init),
+    (Producer, "begin_transaction", _begin_transaction),
+    (Producer, "flush", _flush),
+    (Producer, "send_offsets_to_transaction", _call),
+    (Producer, "commit_transaction", _call),
+    (Group, "join", _enter),
+    (Group, "leave", _leave),
+    (Process, "_join", _join_again),
+    (Process, "kill", _kill),
+    (World, "step_rebalance", _rebalance),
+    (World, "step_replace", _replace),
+    (World, "_begin_generation", _generation),
+    (Takeover, "fetch_starts", _fetch_starts),
+    (Process, "_act", _act),
+    (Assignment, "restored", _restored),
+    (InFlight, "processed", _processed),
+    (InFlight, "reach", _reach),
+    (Processor, "committed", _committed),
+    (Settlement, "settle", _settle),
+)
