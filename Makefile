@@ -87,9 +87,21 @@ check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv o
 unit: setup-dev
 	@$(BIN)/pytest $(FAST) $(or $(ONLY),$(UNIT))
 
-wheel: setup ## Deploy (1 min): A wheel in build/wheel, with native code; needs Rust and a C compiler
+# Zig has the C library of every version: it links for glibc 2.17, whatever this machine has.
+ZIG := .cache/zig
+WHEEL_PLATFORM = manylinux_2_17_$(shell uname -m)
+WHEEL_TARGET = $(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU
+$(ZIG)/.ready: Makefile
+	@echo "The linker of wheels into $(ZIG): 90 MB to download"
+	$(call venv,$(ZIG),$(PYTHON))
+	@$(ZIG)/bin/python -m pip --disable-pip-version-check --quiet install ziglang==0.17.1 cargo-zigbuild==0.24.1
+	@touch $@
+
+wheel: setup $(ZIG)/.ready ## Deploy (1 min): A wheel in build/wheel, with native code, for Linux from glibc 2.17 and Python from 3.11; needs Rust and a C compiler
 	@rm -rf build/wheel build/lib* build/bdist.*
-	@COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@export PATH="$(CURDIR)/$(ZIG)/bin:$$PATH" CARGO_ZIGBUILD_ZIG_PATH="$$($(ZIG)/bin/python -c 'import ziglang; print(ziglang.__path__[0])')/zig" \
+	  CARGO_TARGET_$(WHEEL_TARGET)_LINKER="$(CURDIR)/deploy/zig-linker" _PYTHON_HOST_PLATFORM=$(WHEEL_PLATFORM) COMPILE_WORKER=1 && \
+	  $(PIP) wheel --no-deps --wheel-dir build/wheel .
 
 # Its unit tests are a program with an interpreter inside, that of the virtual environment.
 check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/native; needs Rust with rustfmt and clippy
