@@ -38,7 +38,8 @@ impl Commits {
         use Action::*;
         let mut actions = Vec::new();
         for (w, worker) in s.workers.iter().enumerate() {
-            actions.extend([Start(w), Join(w), FetchOffsets(w), FetchEnds(w), Restore(w)]);
+            actions.extend((w < self.ids).then_some(Start(w)));
+            actions.extend([Join(w), FetchOffsets(w), FetchEnds(w), Restore(w)]);
             actions.extend([Begin(w), Act(w), Answer(w), Store(w)]);
             actions.extend((w < self.ids || s.faults < self.faults).then_some(Decide(w)));
             actions.extend(worker.owned().map(|p| {

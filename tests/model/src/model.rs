@@ -202,7 +202,8 @@ impl Commits {
 
     fn start(&self, s: &mut State, w: usize) -> Option<()> {
         let id = s.workers[w].id;
-        holds(s.workers[w].phase == Phase::Dead && w < self.ids)?;
+        holds(s.workers[w].phase == Phase::Dead)?;
+        s.faults += (w >= self.ids) as u32; // it was frozen while it started
         if self.keeps(StartTakesOverId) {
             fence(s, id)?;
         }
