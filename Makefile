@@ -102,6 +102,7 @@ wheel: setup $(ZIG)/.ready ## Deploy (1 min): A wheel in build/wheel, with nativ
 	@export PATH="$(CURDIR)/$(ZIG)/bin:$$PATH" CARGO_ZIGBUILD_ZIG_PATH="$$($(ZIG)/bin/python -c 'import ziglang; print(ziglang.__path__[0])')/zig" \
 	  CARGO_TARGET_$(WHEEL_TARGET)_LINKER="$(CURDIR)/deploy/zig-linker" _PYTHON_HOST_PLATFORM=$(WHEEL_PLATFORM) COMPILE_WORKER=1 && \
 	  $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@$(BIN)/python deploy/glibc.py build/wheel/*.whl
 
 # Its unit tests are a program with an interpreter inside, that of the virtual environment.
 check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/native; needs Rust with rustfmt and clippy
