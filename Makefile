@@ -31,7 +31,7 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-peers bench-embed bench-facets paper paper-quick rules simulate faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-peers bench-embed bench-facets paper paper-quick rules simulate model faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release release-verify version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -87,9 +87,22 @@ check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv o
 unit: setup-dev
 	@$(BIN)/pytest $(FAST) $(or $(ONLY),$(UNIT))
 
-wheel: setup ## Deploy (1 min): A wheel in build/wheel, with native code; needs Rust and a C compiler
+# Zig has the C library of every version: it links for glibc 2.17, whatever this machine has.
+ZIG := .cache/zig
+WHEEL_PLATFORM = manylinux_2_17_$(shell uname -m)
+WHEEL_TARGET = $(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU
+$(ZIG)/.ready: Makefile
+	@echo "The linker of wheels into $(ZIG): 90 MB to download"
+	$(call venv,$(ZIG),$(PYTHON))
+	@$(ZIG)/bin/python -m pip --disable-pip-version-check --quiet install ziglang==0.17.1 cargo-zigbuild==0.24.1
+	@touch $@
+
+wheel: setup $(ZIG)/.ready ## Deploy (1 min): A wheel in build/wheel, with native code, for Linux from glibc 2.17 and Python from 3.11; needs Rust and a C compiler
 	@rm -rf build/wheel build/lib* build/bdist.*
-	@COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@export PATH="$(CURDIR)/$(ZIG)/bin:$$PATH" CARGO_ZIGBUILD_ZIG_PATH="$$($(ZIG)/bin/python -c 'import ziglang; print(ziglang.__path__[0])')/zig" \
+	  CARGO_TARGET_$(WHEEL_TARGET)_LINKER="$(CURDIR)/deploy/zig-linker" _PYTHON_HOST_PLATFORM=$(WHEEL_PLATFORM) COMPILE_WORKER=1 && \
+	  $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	@$(BIN)/python deploy/glibc.py build/wheel/*.whl
 
 # Its unit tests are a program with an interpreter inside, that of the virtual environment.
 check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/native; needs Rust with rustfmt and clippy
@@ -198,6 +211,9 @@ rules: setup-dev ## Prove (15 min): Take out each rule of the delivery layer: it
 simulate: setup-dev ## Prove (1 min): SEEDS=1000 on a simulated Kafka, disk and clock, with faults; SEED=123, REPLAY=1
 	@$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay) $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
+model: setup-dev ## Prove (2 min): A model of the commit protocol, all its states, and without each rule; SEEDS=1000 runs of the simulator in it; needs Rust
+	@$(BIN)/python -m tests.model --seeds $(or $(SEEDS),1000)
+
 faults: setup-dev ## Prove (45 min): Every fault on a real Kafka, over 100,000 events; ONLY=WORDS for some, DATA=FILE
 	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))
 
@@ -250,8 +266,11 @@ image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kaf
 image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11
 	@$(BIN)/python deploy/image/pin.py
 
-release: setup-dev ## Deploy (minutes): All files of VERSION=1.0.0 in build/release, from a clean tree; publishes nothing
-	@PYTHON=$(PYTHON) $(BIN)/python deploy/release.py '$(VERSION)'
+release: setup-dev ## Deploy (minutes): All files of VERSION=1.0.0 in build/release, from a clean tree, signed with the SSH key KEY=FILE; publishes nothing
+	@PYTHON=$(PYTHON) KEY='$(KEY)' $(BIN)/python deploy/release.py '$(VERSION)'
+
+release-verify: ## Deploy (1 s): Verify the files of a release in FOLDER against the publisher's key in SIGNERS=FILE
+	@$(PYTHON) deploy/signing.py '$(FOLDER)' '$(SIGNERS)'
 
 version: ## Deploy (1 s): Write VERSION=1.0.0 into the tree, and into the changelog with today's date
 	@$(PYTHON) deploy/version.py '$(VERSION)'

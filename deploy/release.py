@@ -2,13 +2,13 @@
 
 They are made in a clone that has the version everywhere. They depend on the commit, the version,
 the base of the image, and the Python and compiler that make them: two runs give the same bytes.
-Nothing is published. `make version VERSION=1.0.0` writes the version into this tree instead.
+With KEY, an SSH key of the publisher, they are signed (`deploy.signing`). Nothing is published.
+`make version VERSION=1.0.0` writes the version into this tree instead.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import shutil
@@ -26,6 +26,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from deploy.image.oci import normalized
+from deploy.signing import SIGNATURE, SIGNER, SUMS, seal, sha256, statement
 from deploy.version import (
     ROOT,
     Refused,
@@ -40,6 +41,17 @@ from deploy.version import (
 NAME: Final = "coversumm-worker"
 DIGEST: Final = "coversumm-worker/image-digest"
 """The annotation of a packaged chart that its template of the image reads."""
+VERIFY: Final = f"""Verify what you have downloaded. `allowed_signers` is a file with the line of
+SECURITY.md, which you have from another place than these files:
+
+    ssh-keygen -Y verify -f allowed_signers -I {SIGNER} -n file -s {SIGNATURE} < {SUMS}
+    sha256sum --check --ignore-missing {SUMS}"""
+LOCKS: Final = (
+    "requirements.lock",
+    "deploy/image/requirements.txt",
+    "worker/native/Cargo.lock",
+)
+"""The files that pin what goes into a release."""
 BACKEND: Final = (
     "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 )
@@ -103,7 +115,7 @@ def chart(source: Path, digest: str, epoch: int) -> bytes:
     """The packaged chart, whose default image is the one of this digest."""
     folder = source / "deploy" / "chart"
     files = {f"{NAME}/{one.relative_to(folder)}": one.read_bytes() for one in files_in(folder)}
-    files[f"{NAME}/Chart.yaml"] += f"annotations:\n  {DIGEST}: {digest}\n".encode()
+    files[f"{NAME}/Chart.yaml"] += f"  {DIGEST}: {digest}\n".encode()  # the last annotation
     return pack(files.items(), epoch)
 
 
@@ -124,7 +136,7 @@ def write_texts(source: Path, version: str, digest: str, epoch: int, target: Pat
     notes = sections((source / "CHANGELOG.md").read_text())[version]
     image = f"The image is `{NAME}:{version}`, `{digest}`."
     (target / f"{NAME}-{version}.notes.md").write_text(
-        f"# {NAME} {version}\n\n{image}\n\n{notes}\n"
+        f"# {NAME} {version}\n\n{image}\n\n{VERIFY}\n\n{notes}\n"
     )
 
 
@@ -173,8 +185,31 @@ def _works(*command: str) -> bool:
         return False
 
 
-def make(version: str) -> Path:
-    """Make all files; their folder, which is complete or not there."""
+def inputs(source: Path) -> dict[str, dict[str, str]]:
+    """Digests by name of what a release is made from: the commit, and the pins of all else."""
+    commit = {"commit": {"gitCommit": git("rev-parse", "HEAD", root=source)}}
+    return commit | {name: {"sha256": sha256(source / name)} for name in LOCKS}
+
+
+def tools() -> dict[str, str]:
+    """Versions by name of what makes a release, and the bases of the image that were named."""
+    named = {name: os.environ[name] for name in ("BASE", "RUNTIME") if os.environ.get(name)}
+    compilers = {"cc": [os.environ.get("CC", "cc"), "--version"], "rustc": ["rustc", "--version"]}
+    said = {name: _said(command) for name, command in compilers.items()}
+    return {"python": sys.version.split()[0], **said, **named}
+
+
+def _said(command: list[str]) -> str:
+    """The first line that a command writes; nothing if there is no such command."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.partition("\n")[0]
+
+
+def make(version: str, key: Path | None) -> Path:
+    """Make all files, signed if there is a key; their folder, which is complete or not there."""
     folder = ROOT / "build" / "release"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / version, ignore_errors=True)
@@ -184,11 +219,8 @@ def make(version: str) -> Path:
         epoch = clone(version, source)
         write_texts(source, version, write_image(source, version, made), epoch, made)
         refuse_paths(made, scratch)
-        sums = [
-            f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.name}\n"
-            for one in files_in(made)
-        ]
-        (made / "SHA256SUMS").write_text("".join(sums))
+        about = statement(made, f"make release VERSION={version}", inputs(source), tools())
+        seal(made, f"{NAME}-{version}", about, key)
         return made.rename(folder / version)
 
 
@@ -207,7 +239,12 @@ def main(version: str = "") -> None:
         raise Refused(f"commit or remove what differs from the last commit:\n{changed}")
     dated((ROOT / "CHANGELOG.md").read_text(), version, "")
     check_tools()
-    made = make(version)
+    key = Path(os.environ["KEY"]).expanduser().resolve() if os.environ.get("KEY") else None
+    if key is not None and not key.is_file():
+        raise Refused(f"KEY={key} is no file: name an SSH key, as ssh-keygen -t ed25519 makes one")
+    made = make(version, key)
+    if key is None:
+        print("not signed: KEY=FILE names the publisher's SSH key", file=sys.stderr)
     print("".join(f"{file.relative_to(ROOT)}\n" for file in files_in(made)), end="")
 
 

@@ -16,6 +16,7 @@ VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-rc\.([
 UNRELEASED: Final = "## [Unreleased]\n"
 VERSIONED: Final = (
     "pyproject.toml",
+    "CITATION.cff",
     "worker/__init__.py",
     "deploy/chart/Chart.yaml",
     "deploy/compose.yaml",

@@ -211,6 +211,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "newer, then: make setup"
         )
         _leave_out("native", config, items, why)
+    if shutil.which("cargo") is None:
+        why = "The model of the commit protocol was left out: install Rust 1.88 or newer."
+        _leave_out("cargo", config, items, why)
     if lacking_peers := [name for name in launch.IN_PYTHON if not launch.is_installed(name)]:
         why = (
             "The tests of peers in Python were left out for want of environments for "

@@ -374,18 +374,23 @@ class Process:
     async def _join(self) -> None:
         """Give up what is held and join the next generation."""
         group = self.broker.group
-        if self.member_id in group.replaced:
-            raise Ended(Fenced("what a heartbeat is answered whose instance id another member has"))
+        self._check_place()
         if self.member_id not in group.members:
             self.thread.generation, self.thread.member_id = (
                 -1,
                 "",
             )  # as aiokafka after a heartbeat that failed
         await self.consumer.on_partitions_revoked(set(self.thread.assigned))
+        self._check_place()
         if self.member_id not in group.members:
             self.enter()
         elif group.joined is not None:
             group.joined.add(self.member_id)
+
+    def _check_place(self) -> None:
+        """Raise Ended if another member has its instance id by now."""
+        if self.member_id in self.broker.group.replaced:
+            raise Ended(Fenced("another member has this instance id"))
 
     def enter(self) -> None:
         """Join the group as a new member."""

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from docs.build.site.stage import ROOT, stage
+from docs.build.site import llms
+from docs.build.site.stage import ROOT, STAGE, stage
 
 
 def main() -> int:
@@ -14,6 +15,7 @@ def main() -> int:
     folder = Path(sys.argv[1]).resolve()
     code = subprocess.run([*command, "--site-dir", str(folder)], cwd=ROOT).returncode
     if code == 0:
+        llms.write(folder, STAGE, ROOT / "mkdocs.yml")
         print(f"open {folder / 'index.html'}")
     return code
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from deploy.release import git, members
+from deploy.signing import verify
 from tests.deploy.image.containers import control, engine, hardened
+from tests.deploy.keys import new_key
 from tests.deploy.tree import committed
 
 pytestmark = pytest.mark.image
@@ -23,10 +25,12 @@ HOUR = 3600
 
 def test_two_clones_make_the_same_release_and_its_image_runs(tmp_path: Path) -> None:
     made, checkout = [], committed(tmp_path / "checkout")
+    key, signers = new_key(tmp_path)
     folders = tmp_path / "one", tmp_path / "longer" / "two"
     for folder in folders:
         git("clone", "--quiet", checkout, folder)
         environment = {**os.environ, "PYTHON": sys.executable, "ENGINE": str(engine())}
+        environment["KEY"] = str(key)
         command = [sys.executable, folder / "deploy" / "release.py", VERSION]
         subprocess.run(command, env=environment, check=True, timeout=HOUR)
         made.append(folder / "build" / "release" / VERSION)
@@ -34,7 +38,8 @@ def test_two_clones_make_the_same_release_and_its_image_runs(tmp_path: Path) -> 
     assert one == two
     (folder, _) = made
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
-    assert len((folder / "SHA256SUMS").read_text().splitlines()) == len(one) - 1 == 9
+    assert len((folder / "SHA256SUMS").read_text().splitlines()) == len(one) - 2 == 10
+    verify(folder, signers)
     (digest,) = {entry["digest"] for entry in _index(folder)["manifests"]}
     assert digest in (folder / f"coversumm-worker-{VERSION}.notes.md").read_text()
     chart = dict(members(folder / f"coversumm-worker-{VERSION}.tgz"))
