@@ -62,6 +62,7 @@ class Processed:
     set_changes: int  # as `Stats.set_changes`
     future_dates: int  # as `Stats.future_dates`
     steps: int  # events that added or removed sentences
+    refills: int  # searches of all sentences of an entity that these began
     message_bytes: int  # keys and values of the messages
     row_bytes: int  # keys and values of the rows
 

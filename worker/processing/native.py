@@ -249,10 +249,11 @@ def answer(
 
 
 def count_native(stats: Stats, done: Processed) -> None:
-    """Count what the pool did; its searches are not counted."""
+    """Count what the pool did."""
     stats.outcomes.update(done.outcomes)
     stats.set_changes += done.set_changes
     stats.future_dates += done.future_dates
     stats.entities += done.created
     stats.core.steps += done.steps
-    stats.core.proved_reservoir += done.steps
+    stats.core.proved_reservoir += done.steps - done.refills
+    stats.core.refilled += done.refills

@@ -56,8 +56,9 @@ pub struct Batch {
     /// Of reviews that count as undated.
     pub future_dates: u64,
     pub created: u64,
-    /// Events that added or removed sentences.
+    /// Events that added or removed sentences, and searches of all sentences that they began.
     pub steps: u64,
+    pub refills: u64,
 }
 
 impl Batch {
@@ -258,7 +259,9 @@ impl Batch {
 
     /// Note the entity's set, if this event changed it.
     fn publish(&mut self, entity: &mut Entity, event: Event, publication: &Publication) {
+        let before = entity.summary.searches;
         let ranked = entity.rank();
+        self.refills += (entity.summary.searches - before) as u64;
         let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
         if entity.is_shown(&ranked, before.len()) {
             return;

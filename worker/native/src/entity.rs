@@ -9,7 +9,7 @@ use crate::vector::{AT_ONCE, Vectors, allocated, push};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem::{replace, take};
 use std::sync::Arc;
 
@@ -60,13 +60,13 @@ pub struct Entity {
     pub counts: Counts,
     pub reviews: Vec<Review>,
     /// By id the numbers of the reviews, if they are more than few.
-    numbers: HashMap<Arc<str>, u32>,
+    numbers: BTreeMap<Arc<str>, u32>,
     pub newest: NewestFirst,
     /// At the places of their vectors.
     pub sentences: Vec<Sentence>,
     pub vectors: Vectors,
     copies: Copies,
-    summary: Reservoir,
+    pub summary: Reservoir,
     /// The sentences of the present set.
     shown: Vec<u32>,
     /// Approximate bytes of texts and reviews beside their lists.
@@ -307,7 +307,7 @@ impl Entity {
             + self.summary.measure()
             + self.sentences.capacity() * size_of::<Sentence>()
             + self.reviews.capacity() * size_of::<Review>()
-            + self.numbers.capacity() * 32
+            + self.numbers.len() * 32
             + self.published.capacity() * size_of::<Member>()
             + self.facets.measure()
     }

@@ -1,0 +1,90 @@
+"""The longest event of the core in native code: `python -m tests.bench.longest [SIZE ...]`.
+
+A stream of each kind and size runs event by event, with and without deletions, three times. An
+event's time is the least of the three, so that the machine's other work counts little. Times are
+microseconds by the clock.
+"""
+
+import argparse
+import gc
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import streams
+from tests.bench.core import K
+from tests.bench.judge import added, removed
+from worker.coversumm import SCALE, Step
+from worker.processing.native import native_module
+
+DIMENSION = 384
+RUNS = 3
+SIZES = [4000, 27_000, 32_768]
+
+
+def normal(n: int, turn: float) -> NDArray[np.int16]:
+    """Unit vectors whose mean turns by so many radians."""
+    angle = np.linspace(0, turn, n)[:, None]
+    middle = np.cos(angle) * np.eye(DIMENSION)[0] + np.sin(angle) * np.eye(DIMENSION)[1]
+    v = middle + np.random.default_rng(11).normal(size=(n, DIMENSION)) / np.sqrt(DIMENSION)
+    return np.rint(v * (SCALE / np.linalg.norm(v, axis=1, keepdims=True))).astype(np.int16)
+
+
+STREAMS: dict[str, Callable[[int], NDArray[np.int16]]] = {
+    "clusters": lambda n: streams.clusters(n, DIMENSION).vectors,
+    "uniform": lambda n: streams.uniform_blocks(n, DIMENSION),
+    "normal": lambda n: normal(n, 0.0),
+    "drift": lambda n: normal(n, 3.0),
+}
+
+
+def steps_of(vectors: NDArray[np.int16], deletions: float) -> list[Step]:
+    """All vectors come, one an event; after each, with this chance, a random one goes."""
+    rng, live, steps = np.random.default_rng(7), [], []
+    for row, step in enumerate(added(vectors)):
+        live.append(row)
+        steps.append(step)
+        if rng.random() < deletions:
+            at = int(rng.integers(len(live)))
+            live[at], live[-1] = live[-1], live[at]
+            steps += removed(vectors, [live.pop()])
+    return steps
+
+
+def run(steps: list[Step]) -> tuple[NDArray[np.int64], int]:
+    """Nanoseconds of each event, and the searches of all."""
+    core = native_module().Core(K, DIMENSION)
+    times = np.empty(len(steps), np.int64)
+    for at, step in enumerate(steps):
+        begun = time.perf_counter_ns()
+        core.apply([step])
+        times[at] = time.perf_counter_ns() - begun
+    return times, core.searches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.longest", description="The longest event of native code."
+    )
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, metavar="SIZE")
+    table = Table("stream", title=f"k={K}, {DIMENSION} numbers a vector")
+    for column in ("sentences", "deletions", "longest us", "10th us", "mean us", "searches"):
+        table.add_column(column, justify="right")
+    gc.disable()
+    for size in parser.parse_args().sizes:
+        for name, make in STREAMS.items():
+            for deletions in (0.0, 0.3):
+                steps = steps_of(make(size), deletions)
+                runs = [run(steps) for _ in range(RUNS)]
+                times = np.sort(np.min([times for times, _ in runs], axis=0))[::-1] / 1000
+                figures = f"{times[0]:.0f}", f"{times[9]:.0f}", f"{times.mean():.1f}"
+                table.add_row(name, f"{size:,}", f"{deletions:.0%}", *figures, str(runs[0][1]))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
