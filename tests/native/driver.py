@@ -150,6 +150,7 @@ class PoolDriver:
         sizes, _, _ = self.pool.take(
             batch,
             range(len(batch)),
+            {},
             lambda index, *_: rows_of(batch[index]),
             partial(answer, self.facets),
         )

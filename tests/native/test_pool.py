@@ -153,7 +153,9 @@ def test_words_that_take_too_much_are_forgotten():
     for at in range(100):
         text = " ".join(f"{at}x{word}" for word in range(2000))
         one = upsert(at, "r", (text, vector))
-        driver.pool.take([one], [0], lambda *_: (), lambda _, tag, texts: [(0, [])] * len(texts))
+        driver.pool.take(
+            [one], [0], {}, lambda *_: (), lambda _, tag, texts: [(0, [])] * len(texts)
+        )
         held.append(driver.pool.memory_bytes)
         driver.pool.evict(1 << 30)
     assert max(held) > most

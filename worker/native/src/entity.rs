@@ -1,5 +1,6 @@
 //! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
 
+use crate::event::Given;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::NewestFirst;
@@ -144,6 +145,16 @@ impl Entity {
         let one = &self.sentences[at as usize];
         let review = &self.reviews[one.review as usize].id;
         SentenceId { review: review.clone(), ordinal: one.ordinal }
+    }
+
+    /// Of sentences whose texts these rows have, take the vectors of those over.
+    pub fn keep_vectors(&self, rows: &[u32], sentences: &[Given], vectors: &mut [i16]) {
+        for (one, x) in sentences.iter().zip(vectors.chunks_exact_mut(self.vectors.dimension)) {
+            let has_text = |row: &&u32| self.sentences[**row as usize].text == one.text;
+            if let Some(row) = rows.iter().rev().find(has_text) {
+                x.copy_from_slice(self.vectors.get(*row));
+            }
+        }
     }
 
     /// Add live sentences of a review with these vectors, each of them in these sets of facets.

@@ -150,8 +150,8 @@ impl Reservoir {
         let vectors = live.vectors;
         let mut total = vec![0; vectors.dimension];
         counting.iter().for_each(|row| add_to(&mut total, vectors.get(*row), 1));
-        let square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
-        self.centroid = Centroid { n: counting.len() as i64, total_square: square };
+        let (n, total_square) = (counting.len() as i64, product_of(&total, &total));
+        self.centroid = Centroid { n, total_square };
         (self.ball, self.search) = (None, None);
         self.search_now(live, total, self.smallest(), is_in);
     }
@@ -349,8 +349,7 @@ impl Reservoir {
         }
         let is_old = ball.total != ball.anchor;
         if is_old {
-            let pairs = ball.total.iter().zip(&ball.anchor);
-            ball.with_anchor = pairs.map(|(a, b)| i128::from(*a) * i128::from(*b)).sum();
+            ball.with_anchor = product_of(&ball.total, &ball.anchor);
         }
         found.sort_unstable();
         self.points.clear();
@@ -450,6 +449,11 @@ impl Ball {
             _ => self.target,
         }
     }
+}
+
+/// The product of two sums.
+fn product_of(one: &[i64], other: &[i64]) -> i128 {
+    one.iter().zip(other).map(|(a, b)| i128::from(*a) * i128::from(*b)).sum()
 }
 
 /// Rounded down.
@@ -555,8 +559,21 @@ mod tests {
         }
         ranked.sort_by_key(|one| (one.key, one.row));
         ranked.truncate(k);
-        let total_square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        let total_square = product_of(&total, &total);
         (Centroid { n, total_square }, ranked)
+    }
+
+    /// The points are those inside, and products of sums are kept.
+    fn check_ball(vectors: &Vectors, set: &Reservoir) {
+        let Some(ball) = &set.ball else { return };
+        let key = |row: u32| {
+            ball.anchor_n * vectors.square(row) - 2 * product_with(vectors.get(row), &ball.anchor)
+        };
+        let all = (0..vectors.places() as u32).filter(|row| vectors.has(*row));
+        let mut points: Vec<u32> = set.points.iter().flat_map(Point::rows).collect();
+        points.sort_unstable();
+        assert_eq!(points, all.filter(|row| key(*row) < ball.radius).collect::<Vec<u32>>());
+        assert_eq!(ball.with_anchor, product_of(&ball.total, &ball.anchor));
     }
 
     /// A set that grows to 800 sentences and shrinks again, and how often it was searched.
@@ -584,6 +601,7 @@ mod tests {
             let ranked = set.rank(Live { vectors: &vectors, by_id }, |row| vectors.has(row));
             let (centroid, exact) = by_brute_force(&vectors, k, copies);
             assert_eq!((set.centroid, ranked), (centroid, exact), "step {step}");
+            check_ball(&vectors, &set);
         }
         set.searches
     }
