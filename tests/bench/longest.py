@@ -1,8 +1,7 @@
 """The longest event of the core in native code: `python -m tests.bench.longest [SIZE ...]`.
 
-A stream of each kind and size runs event by event, with and without deletions, three times. An
-event's time is the least of the three, so that the machine's other work counts little. Times are
-microseconds by the clock.
+Each stream runs three times, event by event, with and without deletions. An event's time is the
+least of the three by the clock, so that the machine's other work counts little.
 """
 
 import argparse
@@ -18,27 +17,25 @@ from rich.table import Table
 from tests.bench import streams
 from tests.bench.core import K
 from tests.bench.judge import added, removed
-from worker.coversumm import SCALE, Step
+from worker.coversumm import Step, quantize
 from worker.processing.native import native_module
 
 DIMENSION = 384
-RUNS = 3
-SIZES = [4000, 27_000, 32_768]
 
 
-def normal(n: int, turn: float) -> NDArray[np.int16]:
-    """Unit vectors whose mean turns by so many radians."""
-    angle = np.linspace(0, turn, n)[:, None]
+def turning(n: int) -> NDArray[np.int16]:
+    """Unit vectors whose mean turns by three radians."""
+    angle = np.linspace(0, 3, n)[:, None]
     middle = np.cos(angle) * np.eye(DIMENSION)[0] + np.sin(angle) * np.eye(DIMENSION)[1]
     v = middle + np.random.default_rng(11).normal(size=(n, DIMENSION)) / np.sqrt(DIMENSION)
-    return np.rint(v * (SCALE / np.linalg.norm(v, axis=1, keepdims=True))).astype(np.int16)
+    return quantize(v)
 
 
 STREAMS: dict[str, Callable[[int], NDArray[np.int16]]] = {
     "clusters": lambda n: streams.clusters(n, DIMENSION).vectors,
     "uniform": lambda n: streams.uniform_blocks(n, DIMENSION),
-    "normal": lambda n: normal(n, 0.0),
-    "drift": lambda n: normal(n, 3.0),
+    "drifting": lambda n: streams.drifting(n, DIMENSION).vectors,
+    "turning": turning,
 }
 
 
@@ -70,7 +67,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.longest", description="The longest event of native code."
     )
-    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, metavar="SIZE")
+    parser.add_argument(
+        "sizes", nargs="*", type=int, default=[4000, 27_000, 32_768], metavar="SIZE"
+    )
     table = Table("stream", title=f"k={K}, {DIMENSION} numbers a vector")
     for column in ("sentences", "deletions", "longest us", "10th us", "mean us", "searches"):
         table.add_column(column, justify="right")
@@ -79,9 +78,9 @@ def main() -> None:
         for name, make in STREAMS.items():
             for deletions in (0.0, 0.3):
                 steps = steps_of(make(size), deletions)
-                runs = [run(steps) for _ in range(RUNS)]
+                runs = [run(steps) for _ in range(3)]
                 times = np.sort(np.min([times for times, _ in runs], axis=0))[::-1] / 1000
-                figures = f"{times[0]:.0f}", f"{times[9]:.0f}", f"{times.mean():.1f}"
+                figures = [f"{number:.1f}" for number in (times[0], times[9], times.mean())]
                 table.add_row(name, f"{size:,}", f"{deletions:.0%}", *figures, str(runs[0][1]))
     Console().print(table)
 

@@ -217,6 +217,20 @@ def test_products_at_the_margin_are_on_no_side(margin):
         run(seed, 0, most_sentences=300, **of_facets(facets))
 
 
+def test_phrases_at_their_thresholds(monkeypatch):
+    """The nearest phrase decides, the first of equals, with cosines of 0.6, 0.8 and others."""
+    monkeypatch.setattr(
+        streams, "VECTORS", [[3, 4, 0], [4, 3, 0], [0, 9, 0], [-7, -7, 0], [7, 7, 0]]
+    )
+    phrases = [([5, 0, 0], 0.6), ([0, 9, 0], 1), ([10, 0, 0], 0), ([0, 5, 0], 0.8)]
+    for some in (phrases, phrases[:2], phrases[::-1], phrases[3:]):
+        facets = [
+            Facet(str(at), vectors=(base64_vector(one),), threshold=threshold, k=5)
+            for at, (one, threshold) in enumerate(some)
+        ]
+        run(1, 0, most_sentences=300, **of_facets(facet_criteria(Definitions(facets), 3, None)))
+
+
 def test_reviews_at_the_ends_of_days(monkeypatch):
     dates = ["20T12:00:00.5Z", "19T12:00:00.5Z", "19T12:00:00.49Z", "18T13:00:00.5+01:00"]
     dates += ["18T12:00:00.4Z", "17T12:00:60Z", "17T12:00:59Z", "17T12:00:59.1Z"]
