@@ -4,8 +4,8 @@ Each stream runs three times, event by event, with and without deletions. An eve
 least of the three by the clock, so that the machine's other work counts little.
 """
 
-import argparse
 import gc
+import sys
 import time
 from collections.abc import Callable
 
@@ -64,17 +64,12 @@ def run(steps: list[Step]) -> tuple[NDArray[np.int64], int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.longest", description="The longest event of native code."
-    )
-    parser.add_argument(
-        "sizes", nargs="*", type=int, default=[4000, 27_000, 32_768], metavar="SIZE"
-    )
+    sizes = [int(size) for size in sys.argv[1:]] or [4000, 27_000, 32_768]
     table = Table("stream", title=f"k={K}, {DIMENSION} numbers a vector")
     for column in ("sentences", "deletions", "longest us", "10th us", "mean us", "searches"):
         table.add_column(column, justify="right")
     gc.disable()
-    for size in parser.parse_args().sizes:
+    for size in sizes:
         for name, make in STREAMS.items():
             for deletions in (0.0, 0.3):
                 steps = steps_of(make(size), deletions)

@@ -1,25 +1,29 @@
 """Native code takes texts whose vectors a store has, and publishes and stores what Python does."""
 
 from itertools import count
+from operator import attrgetter
 from random import Random
 
 import numpy as np
 import pytest
 
-from tests.harness.drive import config, delete, delete_entity, record
+from tests.harness.drive import config, delete, delete_entity, record, upsert
 from tests.harness.memory_vectors import MemoryVectors
 from tests.native.definitions import in_any_order, of_facets, random_facets
 from tests.native.streams import DATES, LABELS, TEXTS
 from tests.processing.test_vector_store import StoreDriver
+from worker.processing.embed import Embedder
+from worker.processing.known_texts import known_reviews
+from worker.processing.pace import Pace
 from worker.text.declared import MINILM
 
 pytestmark = pytest.mark.native
 WORDS = ["good", "fine thing", "The room was clean.", "Bad!", "日本語。", " ", "nan", "\ud800"]
+counted = attrgetter("outcomes", "set_changes", "entities", "core.steps", "lone_surrogates")
 LIMITS = {"max_sentence_chars": 30, "max_text_bytes": 300, "max_sentences_per_review": 6}
 
 
 def event(random, offset):
-    """Mostly a review without vectors."""
     entity, review = random.choice("abc"), random.choice("rstu")
     if random.random() < 0.1:
         return delete_entity(offset, entity) if random.random() < 0.1 else delete(offset, review)
@@ -41,11 +45,6 @@ def event(random, offset):
     if sentences and random.random() < 0.1:
         sentences[0] = {"text": "own", "embedding": [1.0, 2.0, 3.0]}
     return record(offset, entity, {**fields, "sentences": sentences})
-
-
-def counted(stats):
-    steps, read = stats.core.steps, stats.lone_surrogates
-    return stats.outcomes, stats.set_changes, stats.entities, stats.limits, steps, read
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -71,6 +70,14 @@ def test_known_texts_equal_pythons(seed):
             for store in stores if random.random() < 0.1 else ():
                 store.kept[text] = vector
     assert held
+
+
+def test_a_text_without_a_usable_vector_is_not_known():
+    """As an earlier attempt at the micro-batch found."""
+    good = np.array([1, 2, 3], np.int16)
+    embedder = Embedder(None, Pace(), MemoryVectors(), {"good": good, "nan": None})
+    batch = [upsert(0, "r", "good"), upsert(1, "s", "good", "nan"), upsert(2, "t", "new")]
+    assert known_reviews(batch, range(3), config(), embedder).keys() == {0}
 
 
 def test_languages_and_cut_sentences_are_counted():

@@ -28,30 +28,25 @@ def known_reviews(
     records: Sequence[Record], indexes: Iterable[int], config: ProcessorConfig, embedder: Embedder
 ) -> dict[int, KnownReview]:
     """By index, among these, the upserts all of whose vectors the store has, none the event."""
-    limits, facets = config.limits, config.facets
+    limits, facets, reads = config.limits, config.facets, reads_all(embedder.engine)
     asked = [i for i in indexes if _may_lack_vectors(records[i].value)]
     found = {}
     for i, event in zip(asked, decode([records[i] for i in asked], limits), strict=True):
         if isinstance(event, ReviewUpserted):
             tag, own = event.details.language, event.review_id.encode()
             language = "" if facets is None else facets.language_of(texts_of(event), tag)
-            reads = reads_all(embedder.engine)
             split = split_review(own, event, limits, language, embedder.split, reads)
             if not isinstance(split, Rejected) and all(one.vector is None for one in split[0]):
                 found[i] = language, language_code(tag) or language, *split
     texts = {one.text: None for _, _, sentences, _ in found.values() for one in sentences}
-    missing = set(embedder.missing([*texts]))
+    embedder.missing([*texts])  # looks them up
     known = {}
     for i, (language, counted, sentences, cut) in found.items():
-        if missing.isdisjoint(one.text for one in sentences):
-            vectors = [embedder.vectors[one.text] for one in sentences]
-            known[i] = KnownReview(
-                [(one.ordinal, one.text, one.label_bits) for one in sentences],
-                b"".join(one.astype("<i2").tobytes() for one in vectors if one is not None),
-                language,
-                counted,
-                cut,
-            )
+        vectors = [embedder.vectors.get(one.text) for one in sentences]
+        some = b"".join(one.astype("<i2").tobytes() for one in vectors if one is not None)
+        if len(some) == 2 * limits.dimension * len(sentences):
+            plain = [(one.ordinal, one.text, one.label_bits) for one in sentences]
+            known[i] = KnownReview(plain, some, language, counted, cut)
     return known
 
 
