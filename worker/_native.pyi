@@ -1,6 +1,6 @@
 """The usual micro-batch in machine code, from `worker/native/` (Rust); see `Pool` and `Core`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, final
 
 from worker.coversumm import Step
@@ -8,6 +8,7 @@ from worker.events import Record
 from worker.facets.plain import PlainFacets
 from worker.facets.words import Meaning
 from worker.processing.config import ProcessorConfig
+from worker.processing.known_texts import KnownReview
 
 SOURCES: Final[str | None]
 """A digest of its sources (`worker.native_sources`): a module of others is not used."""
@@ -62,6 +63,7 @@ class Processed:
     set_changes: int  # as `Stats.set_changes`
     future_dates: int  # as `Stats.future_dates`
     steps: int  # events that added or removed sentences
+    refills: int  # searches of all sentences of an entity that these began
     message_bytes: int  # keys and values of the messages
     row_bytes: int  # keys and values of the rows
 
@@ -87,11 +89,12 @@ class Pool:
         self,
         records: Sequence[Record],
         indexes: Iterable[int],
+        known: Mapping[int, KnownReview],
         rows_of: Callable[[int, int, int], Iterable[tuple[bytes, bytes]] | None],
         mentions: Callable[[str, str | None, list[str]], Sequence[str | int | Meaning]],
     ) -> tuple[list[tuple[int, int]], list[tuple[int, bytes]], int]:
         """Hold the usual events among the records of these indexes until `process`, or the next
-        call. Entities with another event leave.
+        call. Entities with another event leave. `known`, by index: reviews that bring no vectors.
 
         `rows_of` is called with the index of the first record of each entity that is not in the
         pool, bytes of those read before, and bytes of the pool. It gives all rows under

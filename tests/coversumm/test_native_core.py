@@ -66,6 +66,28 @@ def test_long_streams(kind: str, dimension: int, k: int) -> None:
     assert native.reservoir_size <= 256
 
 
+@pytest.mark.parametrize("kind", ["uniform", "drifting", "clusters"])
+def test_searches_in_parts(kind: str) -> None:
+    """A search of so many takes more than one step, each of which removes one and adds another."""
+    live, steps, k = 4500, 600, 5
+    x = stream(kind, live + steps, 3).astype(np.float64)
+    vectors = x.astype(np.int16)
+    native = core(k, 3)
+    native.apply(judge.added(vectors[:live]))
+    before, rng, squares = native.searches, np.random.default_rng(2), np.square(x).sum(axis=1)
+    rows = list(range(live))
+    for new in range(live, live + steps):
+        at = int(rng.integers(live)) if new % 3 else int(np.argmin(squares[rows]))
+        (gone,) = judge.removed(vectors, [rows[at]])
+        native.apply([gone._replace(added=judge.added(vectors[new : new + 1], new)[0].added)])
+        rows[at] = new
+        order = np.sort(rows)
+        keys = live * squares[order] - 2 * (x[order] @ x[order].sum(axis=0))
+        ranked = order[np.argsort(keys, kind="stable")[:k]]
+        assert judge.rows_named([id_ for id_, _, _ in native.ranking()]) == ranked.tolist()
+    assert native.searches > before + 2
+
+
 @pytest.mark.parametrize(
     ("removed", "added", "error"),
     [

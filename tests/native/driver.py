@@ -81,7 +81,7 @@ class PoolDriver:
         self.facets = self.driver.config.facets
         for partition in self.driver.rows if self.facets is not None else ():
             self.pool.define(partition, plain_facets(self.facets, self.driver.config.emit_mentions))
-        self.taken = self.seen = 0
+        self.taken = self.seen = self.refills = 0
         self.compared = dict
 
     def evict(self, most_bytes):
@@ -122,6 +122,7 @@ class PoolDriver:
             assert got.outcomes == dict(expected.stats.outcomes)
             assert got.created == expected.stats.entities
             assert got.set_changes == expected.stats.set_changes
+        self.refills += got.refills
         self.taken += len(indexes)
         self.seen += len(batch)
         has_words = self.facets is not None and self.facets.has_words
@@ -149,6 +150,7 @@ class PoolDriver:
         sizes, _, _ = self.pool.take(
             batch,
             range(len(batch)),
+            {},
             lambda index, *_: rows_of(batch[index]),
             partial(answer, self.facets),
         )

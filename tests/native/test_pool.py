@@ -96,6 +96,7 @@ def run_waves(seed, most, **settings):
         driver.run(batch)
         if random.random() < 0.1:
             driver.evict(0)
+    assert driver.refills or most < 1000
     return driver.taken / driver.seen
 
 
@@ -127,6 +128,38 @@ def test_an_entity_leaves_before_it_has_too_many_reviews():
     driver.run([delete(at, f"r{at}") for at in range(1, 16)])
     driver.run([delete(16, "r16")])
     assert (driver.taken, driver.seen) == (16, 17)
+
+
+def test_those_used_longest_ago_leave_first():
+    driver = PoolDriver()
+    vector = base64_vector([1, 0, 0])
+    for at, entity in enumerate("abca"):
+        driver.run([upsert(at, f"r{at}", ("a", vector), entity_id=entity, partition=0)])
+    assert driver.pool.evict(driver.pool.memory_bytes - 1) == 1
+    absent = []
+    batch = [delete(at, "r", entity_id=entity) for at, entity in enumerate("abc", 4)]
+    batch = [one._replace(partition=0) for one in batch]
+    driver.take(batch, lambda one: absent.append(one.key) or ())
+    assert absent == [b"b"]
+    driver.pool.forget({0})
+    assert (len(driver.pool), driver.pool.memory_bytes) == (0, 0)
+
+
+def test_words_that_take_too_much_are_forgotten():
+    facets = facet_criteria(Definitions([Facet("all", words=("x",))]), 3, None)
+    driver = PoolDriver(**of_facets(facets, limits={"max_sentence_chars": 10**5}))
+    vector, most = base64_vector([1, 0, 0]), 8 << 20
+    held = [0]
+    for at in range(100):
+        text = " ".join(f"{at}x{word}" for word in range(2000))
+        one = upsert(at, "r", (text, vector))
+        driver.pool.take(
+            [one], [0], {}, lambda *_: (), lambda _, tag, texts: [(0, [])] * len(texts)
+        )
+        held.append(driver.pool.memory_bytes)
+        driver.pool.evict(1 << 30)
+    assert max(held) > most
+    assert held[-1] < most
 
 
 def test_a_facet_is_stored_in_the_order_of_its_publication():
@@ -182,6 +215,20 @@ def test_products_at_the_margin_are_on_no_side(margin):
     facets = facet_criteria(Definitions([facet], polarity=polarity), 3, None)
     for seed in range(3):
         run(seed, 0, most_sentences=300, **of_facets(facets))
+
+
+def test_phrases_at_their_thresholds(monkeypatch):
+    """The nearest phrase decides, the first of equals, with cosines of 0.6, 0.8 and others."""
+    monkeypatch.setattr(
+        streams, "VECTORS", [[3, 4, 0], [4, 3, 0], [0, 9, 0], [-7, -7, 0], [7, 7, 0]]
+    )
+    phrases = [([5, 0, 0], 0.6), ([0, 9, 0], 1), ([10, 0, 0], 0), ([0, 5, 0], 0.8)]
+    for some in (phrases, phrases[:2], phrases[::-1], phrases[3:]):
+        facets = [
+            Facet(str(at), vectors=(base64_vector(one),), threshold=threshold, k=5)
+            for at, (one, threshold) in enumerate(some)
+        ]
+        run(1, 0, most_sentences=300, **of_facets(facet_criteria(Definitions(facets), 3, None)))
 
 
 def test_reviews_at_the_ends_of_days(monkeypatch):

@@ -20,11 +20,7 @@ COLUMNS = (
 )
 
 
-@click.group(
-    "vectors",
-    cls=CommandGroup,
-    examples=[("vectors info", "number of vectors by model")],
-)
+@click.group("vectors", cls=CommandGroup, examples=[("vectors info", "number of vectors by model")])
 def command() -> None:
     """Show the vector store (COVERSUMM_VECTOR_STORE_DIR), which keeps vectors by text."""
 

@@ -206,11 +206,7 @@ class _Nearest:
         self.was_cut = False
 
     def offer(
-        self,
-        block: Block,
-        keys: NDArray[np.float64],
-        chosen: NDArray[np.int16],
-        threshold: float,
+        self, block: Block, keys: NDArray[np.float64], chosen: NDArray[np.int16], threshold: float
     ) -> None:
         """Take in the block's rows up to the limit that no chosen one stands for."""
         rows = np.flatnonzero(keys <= self._limit)

@@ -37,11 +37,7 @@ class Counters:
     def copy(self) -> "Counters":
         """A copy."""
         return Counters(
-            self.steps,
-            self.proved_reservoir,
-            self.refilled,
-            self.evaluations,
-            self.visited,
+            self.steps, self.proved_reservoir, self.refilled, self.evaluations, self.visited
         )
 
 

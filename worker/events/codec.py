@@ -54,10 +54,7 @@ class OutputCodec(Protocol):
         """The result of `encode` for each of these changes with its sentences."""
 
     def encode_facet(
-        self,
-        facet: FacetSummary,
-        sentences: RankedQuotes,
-        sides: Sequence[RankedQuotes] = (),
+        self, facet: FacetSummary, sentences: RankedQuotes, sides: Sequence[RankedQuotes] = ()
     ) -> bytes:
         """A facet, given without its sentences, for `encode_facets`; `sides` are those of SIDES, if
         it has them.
@@ -136,10 +133,7 @@ def schema_id(raw: bytes) -> int:
 
 
 def decoded(
-    decode: Callable[[bytes], T],
-    raw: bytes,
-    part: str,
-    headers: Sequence[tuple[str, bytes | None]],
+    decode: Callable[[bytes], T], raw: bytes, part: str, headers: Sequence[tuple[str, bytes | None]]
 ) -> T:
     """The decoded part of a record, "key" or "value". Raises BadEvent, which names a
     known format that is not read.

@@ -80,14 +80,7 @@ Timestamp = Annotated[
 MAX_LANGUAGE_CHARS: Final = 35
 """Longest language tag that summaries pass on: RFC 5646 makes none longer necessary."""
 
-Language = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=MAX_LANGUAGE_CHARS,
-        examples=["en"],
-    ),
-]
+Language = Annotated[str, Meta(min_length=1, max_length=MAX_LANGUAGE_CHARS, examples=["en"])]
 LanguageCode = Annotated[
     str, Meta(pattern="^[a-z]{2,8}$", description="A primary subtag.", examples=["en"])
 ]

@@ -20,11 +20,7 @@ from worker.events.reasons import Rejected
 CE_SOURCE: Final = "coversumm-worker"
 TRUNCATED_BYTES: Final = 64 * 2**10  # length of a key or value truncated for the dead-letter topic
 
-TRUNCATED_HEADERS: Final = (
-    "dlq.truncated_bytes",
-    "dlq.truncated_key_bytes",
-    "dlq.dropped_headers",
-)
+TRUNCATED_HEADERS: Final = ("dlq.truncated_bytes", "dlq.truncated_key_bytes", "dlq.dropped_headers")
 """Headers of a truncated dead letter: how many bytes of its value or key were cut off, and how many
 headers were dropped."""
 
@@ -171,11 +167,7 @@ _NAMESPACE: Final = NAMESPACE_URL.bytes
 
 
 def _cloud_event(
-    name: str,
-    ce_type: str,
-    occurred_at: str | None,
-    record: Record,
-    codec: OutputCodec = DEFAULT,
+    name: str, ce_type: str, occurred_at: str | None, record: Record, codec: OutputCodec = DEFAULT
 ) -> list[tuple[str, bytes]]:
     headers = [("ce_id", _uuid5(name)), _SOURCE, ("ce_type", ce_type.encode()), _VERSION]
     if time := occurred_at or timestamp(record.timestamp_ms):

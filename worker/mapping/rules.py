@@ -6,13 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
-from worker.events.inputs import (
-    Body,
-    EntityDeleted,
-    ReviewDeleted,
-    SentencesDeleted,
-    UpsertBody,
-)
+from worker.events.inputs import Body, EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
 from worker.events.json_codec import body_of
 from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent, Reason

@@ -8,14 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from worker.events import (
-    EntityDeleted,
-    Event,
-    Ignored,
-    RatingCounts,
-    Rejected,
-    ReviewDeleted,
-)
+from worker.events import EntityDeleted, Event, Ignored, RatingCounts, Rejected, ReviewDeleted
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.events.ratings import NO_RATINGS
 from worker.facets.newest import Item, NewestReviews, recency

@@ -25,7 +25,9 @@ from worker.facets.membership import FacetCriteria
 from worker.facets.plain import plain_facets
 from worker.facets.words import Meaning
 from worker.processing.config import ProcessorConfig
+from worker.processing.embed import Embedder
 from worker.processing.entities import Entities, EntityKey
+from worker.processing.known_texts import KnownReview, known_reviews
 from worker.processing.pace import Load
 from worker.processing.partitions import Partitions
 from worker.processing.stats import Stats
@@ -117,9 +119,11 @@ class NativeEntities:
         self._mentions = partial(answer, config.facets)
         self._sentence_bytes = SENTENCE_BYTES + 2 * config.limits.dimension
 
-    def take(self, records: Sequence[Record], new: Sequence[int], load: Load) -> dict[int, int]:
+    def take(
+        self, records: Sequence[Record], new: Sequence[int], load: Load, embedder: Embedder
+    ) -> tuple[dict[int, int], list[KnownReview]]:
         """By index, among those of new records, the sentences that each event adds, replaces or
-        removes which the pool holds now.
+        removes which the pool holds now; those of these events whose vectors `embedder` knows.
 
         Raises CorruptRow, and TooMuch if their entities are too much.
         """
@@ -133,11 +137,13 @@ class NativeEntities:
             load.check_loaded(loaded, index)
             return self._rows_of(records[index], pool_bytes)
 
-        sizes, unfit, load.loaded = self._pool.take(records, new, rows_of, self._mentions)
+        store = embedder.store
+        known = {} if store is None else known_reviews(records, new, self._config, embedder)
+        sizes, unfit, load.loaded = self._pool.take(records, new, known, rows_of, self._mentions)
         if len(self._unfit) > MOST_UNFIT:
             self._unfit.clear()
         self._unfit.update(EntityKey(number, entity.decode()) for number, entity in unfit)
-        return dict(sizes)
+        return dict(sizes), [known[i] for i, _ in sizes if i in known]
 
     def _define(self, partitions: Collection[int]) -> None:
         """Give the pool the facets of these partitions, once."""
@@ -249,10 +255,11 @@ def answer(
 
 
 def count_native(stats: Stats, done: Processed) -> None:
-    """Count what the pool did; its searches are not counted."""
+    """Count what the pool did."""
     stats.outcomes.update(done.outcomes)
     stats.set_changes += done.set_changes
     stats.future_dates += done.future_dates
     stats.entities += done.created
     stats.core.steps += done.steps
-    stats.core.proved_reservoir += done.steps
+    stats.core.proved_reservoir += done.steps - done.refills
+    stats.core.refilled += done.refills

@@ -43,6 +43,7 @@ from worker.processing.config import ProcessorConfig
 from worker.processing.embed import Embedder, VectorStore
 from worker.processing.entities import Entities, EntityKey
 from worker.processing.facets import ReviewMove, classify
+from worker.processing.known_texts import count_known
 from worker.processing.native import count_native, open_native
 from worker.processing.outbox import Outbox, last_message
 from worker.processing.pace import Load, Pace, TooMuch
@@ -197,12 +198,15 @@ class Processor:
         """The results of all of these records. Raises TooMuch without a trace in the state."""
         next_offsets = self._partitions.next_offsets(records)
         load = Load(self.config.batch, self._pace, len(records))
-        before = NOTES.records
-        new = self._partitions.new(records)
-        usual = {} if self._native is None else self._native.take(records, new, load)
+        new, before = self._partitions.new(records), NOTES.records
+        usual, known = (
+            ({}, []) if self._native is None else self._native.take(records, new, load, embedder)
+        )
+        NOTES.records = before  # what is left is read again
         native, done = (self._native if usual else None), None
         new = [i for i in new if i not in usual]
         planned = self._plan(records, new, usual, load, embedder)
+        count_known(known, planned.plan)
         is_suspect = UNREADABLE in planned.types
         in_a_row = internal_errors(self._internal_errors, planned.outcomes) if is_suspect else 0
         changes = planned.plan.changes

@@ -32,13 +32,7 @@ from worker.registry.client import (
     SchemaTexts,
     patiently,
 )
-from worker.registry.framed import (
-    RECORDS,
-    FramedCodec,
-    JsonSchema,
-    KnownSchema,
-    UnusableSchema,
-)
+from worker.registry.framed import RECORDS, FramedCodec, JsonSchema, KnownSchema, UnusableSchema
 from worker.settings import Settings
 
 GRACE_SECONDS: Final = 10.0

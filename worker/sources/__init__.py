@@ -11,15 +11,7 @@ from worker.events.bare import BREAKS, HALVES, WHERE
 from worker.sources.archive import Archive, is_archive
 from worker.sources.columns import Entry, Faulty, beginning_at, parse_fields
 from worker.sources.opened import STDIN, find_files
-from worker.sources.source import (
-    HEADER,
-    CutShort,
-    LeftOut,
-    ReviewFiles,
-    judged,
-    spooled,
-    timely,
-)
+from worker.sources.source import HEADER, CutShort, LeftOut, ReviewFiles, judged, spooled, timely
 
 __all__ = [
     "BREAKS",

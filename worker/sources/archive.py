@@ -9,13 +9,7 @@ from pathlib import Path
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.sources.archive_files import (
-    COORDINATES,
-    ArchivedLines,
-    ArchiveFile,
-    Piece,
-    Topic,
-)
+from worker.sources.archive_files import COORDINATES, ArchivedLines, ArchiveFile, Piece, Topic
 from worker.sources.archive_parquet import ArchivedParquet
 from worker.sources.columns import Entry, Faulty
 from worker.sources.opened import OpenedFile

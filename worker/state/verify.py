@@ -155,10 +155,7 @@ def _sets(snapshot: Snapshot, k: int, criteria: FacetCriteria | None) -> Iterato
         )
         of = {sign: f", {side}" for side, sign in SIDES.items()}.get(sign, "")
         yield _Set(
-            facet.size(sign),
-            digests,
-            f"{label}{of}",
-            rows_of(bits, number, sign, signs).tolist(),
+            facet.size(sign), digests, f"{label}{of}", rows_of(bits, number, sign, signs).tolist()
         )
 
 

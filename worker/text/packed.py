@@ -63,10 +63,7 @@ class PackedEncoder:
         return np.split(rows[:count], np.cumsum(lengths[:-1]))
 
     def _attend(
-        self,
-        attending: Sequence[Array],
-        groups: Sequence[tuple[slice, int]],
-        attended: Array,
+        self, attending: Sequence[Array], groups: Sequence[tuple[slice, int]], attended: Array
     ) -> None:
         """Fill `attended` by attention within each sentence; `attending` are queries, keys and
         values.

@@ -45,13 +45,7 @@ from numpy.typing import NDArray
 from worker.coversumm import certificate
 from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import DuplicateSentence, UnknownSentence
-from worker.coversumm.index import (
-    Block,
-    IndexUnavailable,
-    Neighborhood,
-    Totals,
-    first_beyond,
-)
+from worker.coversumm.index import Block, IndexUnavailable, Neighborhood, Totals, first_beyond
 from worker.coversumm.index.flat import keys_of
 from worker.coversumm.matrix import GrowingArray
 from worker.coversumm.points import Points

@@ -56,8 +56,9 @@ pub struct Batch {
     /// Of reviews that count as undated.
     pub future_dates: u64,
     pub created: u64,
-    /// Events that added or removed sentences.
+    /// Events that added or removed sentences, and searches of all sentences that they began.
     pub steps: u64,
+    pub refills: u64,
 }
 
 impl Batch {
@@ -112,8 +113,11 @@ impl Batch {
         }
         self.touch_or_create(entity, origin);
         let number = stored.unwrap_or_else(|| entity.add_review(Review::new(&upsert.review)));
-        let (added, vectors) = (take(&mut upsert.sentences), take(&mut upsert.vectors));
+        let (added, mut vectors) = (take(&mut upsert.sentences), take(&mut upsert.vectors));
         let removed = entity.sentences_of(number);
+        if upsert.is_embedded && entity.reviews[number as usize].is_embedded {
+            entity.keep_vectors(&removed, &added, &mut vectors);
+        }
         let is_move = !removed.is_empty() || !added.is_empty();
         count(entity, facets, number, -1);
         entity.newest.leave(&mut entity.reviews, number);
@@ -122,7 +126,7 @@ impl Batch {
         entity.count_review(number, -i32::from(was_live));
         let review = self.written(entity, number);
         (review.version, review.is_deleted, review.is_embedded) =
-            (version, false, added.is_empty());
+            (version, false, upsert.is_embedded);
         review.details = upsert.details.clone();
         let date = upsert.details.occurred_at.as_deref();
         let date = date.filter(|_| facets.is_some_and(|facets| !facets.plain.recent.is_empty()));
@@ -258,7 +262,9 @@ impl Batch {
 
     /// Note the entity's set, if this event changed it.
     fn publish(&mut self, entity: &mut Entity, event: Event, publication: &Publication) {
+        let before = entity.summary.searches;
         let ranked = entity.rank();
+        self.refills += (entity.summary.searches - before) as u64;
         let before = self.last.as_ref().map_or(&entity.published, |last| &last.set);
         if entity.is_shown(&ranked, before.len()) {
             return;

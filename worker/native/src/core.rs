@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Most sentences with which the certificate's integers fit 127 bits, if keys are below 2^53.
 const MOST: usize = 1 << 24;
@@ -23,7 +23,7 @@ pub struct Core {
     nearest: Reservoir,
     /// By place the id of each sentence.
     ids: Ids,
-    places: HashMap<Box<[u8]>, u32>,
+    places: BTreeMap<Box<[u8]>, u32>,
     /// The places of the present set.
     members: Vec<u32>,
 }
@@ -38,7 +38,7 @@ impl Core {
         }
         let copies = if distinct { Copies::ShownOnce } else { Copies::Each };
         let (vectors, nearest) = (Vectors::new(dimension), Reservoir::new(k, copies));
-        let (ids, places, members) = (Vec::new(), HashMap::new(), Vec::new());
+        let (ids, places, members) = (Vec::new(), BTreeMap::new(), Vec::new());
         Ok(Core { vectors, nearest, ids, places, members })
     }
 

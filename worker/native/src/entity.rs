@@ -1,5 +1,6 @@
 //! An entity in memory: its reviews, its live sentences with their vectors, and its summary.
 
+use crate::event::Given;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::NewestFirst;
@@ -9,7 +10,7 @@ use crate::vector::{AT_ONCE, Vectors, allocated, push};
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem::{replace, take};
 use std::sync::Arc;
 
@@ -60,13 +61,13 @@ pub struct Entity {
     pub counts: Counts,
     pub reviews: Vec<Review>,
     /// By id the numbers of the reviews, if they are more than few.
-    numbers: HashMap<Arc<str>, u32>,
+    numbers: BTreeMap<Arc<str>, u32>,
     pub newest: NewestFirst,
     /// At the places of their vectors.
     pub sentences: Vec<Sentence>,
     pub vectors: Vectors,
     copies: Copies,
-    summary: Reservoir,
+    pub summary: Reservoir,
     /// The sentences of the present set.
     shown: Vec<u32>,
     /// Approximate bytes of texts and reviews beside their lists.
@@ -144,6 +145,16 @@ impl Entity {
         let one = &self.sentences[at as usize];
         let review = &self.reviews[one.review as usize].id;
         SentenceId { review: review.clone(), ordinal: one.ordinal }
+    }
+
+    /// Of sentences whose texts these rows have, take the vectors of those over.
+    pub fn keep_vectors(&self, rows: &[u32], sentences: &[Given], vectors: &mut [i16]) {
+        for (one, x) in sentences.iter().zip(vectors.chunks_exact_mut(self.vectors.dimension)) {
+            let has_text = |row: &&u32| self.sentences[**row as usize].text == one.text;
+            if let Some(row) = rows.iter().rev().find(has_text) {
+                x.copy_from_slice(self.vectors.get(*row));
+            }
+        }
     }
 
     /// Add live sentences of a review with these vectors, each of them in these sets of facets.
@@ -307,7 +318,7 @@ impl Entity {
             + self.summary.measure()
             + self.sentences.capacity() * size_of::<Sentence>()
             + self.reviews.capacity() * size_of::<Review>()
-            + self.numbers.capacity() * 32
+            + self.numbers.len() * 32
             + self.published.capacity() * size_of::<Member>()
             + self.facets.measure()
     }

@@ -7,8 +7,9 @@ use crate::facets::Criteria;
 use crate::fields::{identifier, optional, passed_on, rating, timestamp, version};
 use crate::json::{Raw, Reader, plain_string, string_of};
 use crate::review::Details;
-use crate::vector::{Workspace, is_base64};
+use crate::vector::{Workspace, is_base64, numbers};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -52,6 +53,14 @@ pub struct Given {
     pub words: Option<u64>,
 }
 
+/// See `worker.processing.known_texts.KnownReview`.
+#[derive(FromPyObject)]
+pub struct Known {
+    sentences: Vec<(u32, String, u64)>,
+    vectors: PyBackedBytes,
+    language: String,
+}
+
 #[derive(Debug)]
 pub struct Upsert {
     pub review: Box<str>,
@@ -60,6 +69,8 @@ pub struct Upsert {
     pub sentences: Vec<Given>,
     /// Of these sentences, one after the other.
     pub vectors: Vec<i16>,
+    /// Whether all vectors are the engine's.
+    pub is_embedded: bool,
     /// All texts, blank ones too, where the language has to be found.
     pub whole: Option<String>,
     /// As it was found.
@@ -125,10 +136,12 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The entity, the time and the change that a record's key and value mean.
+/// The entity, the time and the change that a record's key and value mean; `known`: its sentences,
+/// if it brings no vectors.
 pub fn read(
     key: &[u8],
     value: &[u8],
+    known: Option<&Known>,
     limits: &Limits,
     facets: Option<&Criteria>,
     workspace: &mut Workspace,
@@ -144,7 +157,8 @@ pub fn read(
     let occurred_at = optional(members.get("occurred_at"), timestamp)?;
     let change = match plain_string(members.get("type")?)? {
         "review.upserted" => {
-            Change::Upsert(upsert(&members, occurred_at.clone(), limits, facets, workspace)?)
+            let occurred_at = occurred_at.clone();
+            Change::Upsert(upsert(&members, occurred_at, known, limits, facets, workspace)?)
         }
         "review.deleted" => {
             optional(members.get("reason"), |raw| string_of(raw).map(drop))?;
@@ -164,6 +178,7 @@ pub fn read(
 fn upsert(
     members: &Members<'_>,
     occurred_at: Option<Box<str>>,
+    known: Option<&Known>,
     limits: &Limits,
     facets: Option<&Criteria>,
     workspace: &mut Workspace,
@@ -192,18 +207,37 @@ fn upsert(
         country: passed_on(members.get("country"), MAX_COUNTRY_BYTES)?,
         author_id: passed_on(members.get("author_id"), MAX_AUTHOR_BYTES)?,
     };
-    let mut whole = facets.is_some_and(|one| one.plain.finds_languages).then(String::new);
-    let (sentences, vectors) =
-        given_sentences(members.get("sentences")?, limits, facets, &mut whole, workspace)?;
+    let finds_language = known.is_none() && facets.is_some_and(|one| one.plain.finds_languages);
+    let mut whole = finds_language.then(String::new);
+    let (sentences, vectors) = match known {
+        Some(known) => (known.sentences(), numbers(&known.vectors).collect()),
+        None => given_sentences(members.get("sentences")?, limits, facets, &mut whole, workspace)?,
+    };
+    let bytes: usize = sentences.iter().map(|one| 4 * (one.text.chars().count() + 2)).sum();
+    if bytes > CHUNK_BYTES || sentences.len() > of_a_row(limits) {
+        return None;
+    }
+    let found = known.map(|known| &*known.language).filter(|found| !found.is_empty());
     Some(Upsert {
         review: identifier(members.get("review_id")?, MAX_ID_CHARS)?,
         version: optional(members.get("review_version"), version)?,
         details,
         sentences,
+        is_embedded: known.is_some() || vectors.is_empty(),
         vectors,
         whole,
-        language: None,
+        language: found.map(Into::into),
     })
+}
+
+impl Known {
+    fn sentences(&self) -> Vec<Given> {
+        let given = |(ordinal, text, labels): &(u32, String, u64)| {
+            let text = text.as_str().into();
+            Given { ordinal: *ordinal, text, labels: *labels, words: None }
+        };
+        self.sentences.iter().map(given).collect()
+    }
 }
 
 /// The sentences that are not blank, and their vectors; the whole text is appended where it is
@@ -216,7 +250,7 @@ fn given_sentences(
     workspace: &mut Workspace,
 ) -> Option<(Vec<Given>, Vec<i16>)> {
     let (mut sentences, mut vectors) = (Vec::new(), Vec::new());
-    let (mut items, mut room) = (0, CHUNK_BYTES);
+    let mut items = 0;
     Reader::array(raw, |item| {
         let (text, embedding, labels) = sentence(item)?;
         let labels = labels_of(labels, facets)?;
@@ -230,7 +264,6 @@ fn given_sentences(
             }
         } else {
             workspace.decode(&embedding?, limits.dimension, &mut vectors)?;
-            room = room.checked_sub(4 * (chars + 2))?;
             sentences.push(Given {
                 ordinal: items,
                 text: text.as_ref().into(),
@@ -247,8 +280,7 @@ fn given_sentences(
         items += 1;
         Some(())
     })?;
-    let most = limits.max_sentences_per_review;
-    (items as usize <= most && sentences.len() <= of_a_row(limits)).then_some((sentences, vectors))
+    (items as usize <= limits.max_sentences_per_review).then_some((sentences, vectors))
 }
 
 /// Most sentences of a review in the pool: those with one row of vectors.

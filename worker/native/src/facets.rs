@@ -239,34 +239,3 @@ impl Rivals {
         best.filter(is_near).map_or(0, |(_, phrase)| phrase.owners)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rivals(phrases: &[([i16; 2], u64, u64)]) -> Rivals {
-        let bytes = |(vector, _, _): &([i16; 2], u64, u64)| vector.map(i16::to_le_bytes).concat();
-        let plain = PlainRivals {
-            is_exclusive: true,
-            vectors: phrases.iter().flat_map(bytes).collect(),
-            thresholds: phrases.iter().map(|(_, above, below)| (*above, *below)).collect(),
-            owners: (0..phrases.len()).map(|at| 1 << at).collect(),
-        };
-        Rivals::new(&plain, 2).unwrap()
-    }
-
-    #[test]
-    fn the_nearest_phrase_decides_and_its_threshold_is_included() {
-        let of = rivals(&[([5, 0], 3, 5), ([0, 32767], 1, 1), ([10, 0], 0, 1)]);
-        let nearest = |vector: [i16; 2]| of.nearest(&vector, square(&vector).into());
-        assert_eq!(nearest([3, 4]), 0); // nearer to the second, and not near enough
-        assert_eq!(nearest([8, 6]), 1); // the first of equals
-        assert_eq!(nearest([0, 9]), 2);
-        assert_eq!(nearest([-7, -7]), 0);
-        let of = rivals(&[([5, 0], 3, 5)]);
-        assert_eq!(
-            [[3, 4], [3, -4], [2999, 4001]].map(|v| of.nearest(&v, square(&v).into())),
-            [1, 1, 0]
-        );
-    }
-}

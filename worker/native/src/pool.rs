@@ -2,7 +2,7 @@
 
 use crate::apply::Batch;
 use crate::entity::MOST;
-use crate::event::{self, Change, Event, Limits, Origin};
+use crate::event::{self, Change, Event, Known, Limits, Origin};
 use crate::facets::{Criteria, PlainFacets};
 use crate::loader::{Loader, MOST_REVIEWS};
 use crate::message::{Emit, Publication};
@@ -100,6 +100,7 @@ impl Pool {
         &mut self,
         records: &Bound<'py, PySequence>,
         indexes: &Bound<'py, PyAny>,
+        mut known: HashMap<usize, Known>,
         rows_of: &Bound<'py, PyAny>,
         mentions: &Bound<'py, PyAny>,
     ) -> PyResult<Taken<'py>> {
@@ -107,8 +108,8 @@ impl Pool {
         self.held.clear();
         for index in indexes.try_iter()? {
             let index: usize = index?.extract()?;
-            let record = records.get_item(index)?;
-            given.extend(given_of(index, &record, &self.publication.input_topic)?);
+            let (record, known) = (records.get_item(index)?, known.remove(&index));
+            given.extend(given_of(index, &record, known, &self.publication.input_topic)?);
         }
         let (mut held, absent) = py.detach(|| {
             self.entities.begin();
@@ -192,14 +193,16 @@ impl Pool {
 
     /// The event of a record, if it is usual.
     fn event(&mut self, given: &Given) -> Option<Event> {
-        let Given { index, partition, offset, timestamp_ms, ref key, ref value } = *given;
+        let Given { index, partition, offset, timestamp_ms, ref key, ref value, ref known } =
+            *given;
         let facets = self.facets.get(&partition);
         if self.has_facets && facets.is_none() {
             return None;
         }
         let (limits, workspace) = (&self.limits, &mut self.workspace);
-        let value = value.as_ref()?;
-        let (entity, occurred_at, change) = event::read(key, value, limits, facets, workspace)?;
+        let (value, known) = (value.as_ref()?, known.as_ref());
+        let (entity, occurred_at, change) =
+            event::read(key, value, known, limits, facets, workspace)?;
         let origin = Origin { index, partition, offset, timestamp_ms, entity, occurred_at };
         Some(Event { origin, change })
     }
@@ -316,10 +319,16 @@ struct Given {
     key: PyBackedBytes,
     /// `None`: the record is refused, not of the input topic, or has no value.
     value: Option<PyBackedBytes>,
+    known: Option<Known>,
 }
 
 /// `None`: a record without a key is no entity's.
-fn given_of(index: usize, record: &Bound<'_, PyAny>, input_topic: &str) -> PyResult<Option<Given>> {
+fn given_of(
+    index: usize,
+    record: &Bound<'_, PyAny>,
+    known: Option<Known>,
+    input_topic: &str,
+) -> PyResult<Option<Given>> {
     type Fields<'a> = (Bound<'a, PyString>, i32, u64, i64, Any<'a>, Any<'a>, Any<'a>, Any<'a>);
     type Any<'a> = Bound<'a, PyAny>;
     let (topic, partition, offset, timestamp_ms, key, value, _, refused): Fields<'_> =
@@ -327,7 +336,7 @@ fn given_of(index: usize, record: &Bound<'_, PyAny>, input_topic: &str) -> PyRes
     let Ok(key) = key.cast_into::<PyBytes>() else { return Ok(None) };
     let is_read = refused.is_none() && topic.to_str()? == input_topic;
     let value = value.cast_into::<PyBytes>().ok().filter(|_| is_read).map(Into::into);
-    Ok(Some(Given { index, partition, offset, timestamp_ms, key: key.into(), value }))
+    Ok(Some(Given { index, partition, offset, timestamp_ms, key: key.into(), value, known }))
 }
 
 /// The events of each entity in their order, entities by their first event: the vectors of one are

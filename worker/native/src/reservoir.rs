@@ -11,8 +11,8 @@ use std::mem::replace;
 
 /// Sentences of a set without a radius. Below 100 to 200 all distances take less time.
 const FEW: usize = 256;
-/// Vectors of which a search computes products before it looks at them.
-const AT_ONCE: usize = 1024;
+/// Sentences that a search looks at in one event, if the set has more than twice as many.
+const AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
 
 /// How often a vector with several live sentences is shown, and counts in the centroid.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
@@ -63,7 +63,7 @@ struct Point {
 }
 
 /// The points of a set that lie near its anchor.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 struct Ball {
     /// S.
     total: Vec<i64>,
@@ -77,8 +77,19 @@ struct Ball {
     /// Points that a search looks for, and those at which the radius shrinks.
     target: usize,
     most: usize,
-    /// Rankings since the last search.
+    /// Rankings since the search, and the most room that one of them left.
     age: usize,
+    most_room: i128,
+}
+
+/// A search of all sentences of a set for a new ball, as far as it is. While it goes on, the points
+/// of the old one serve, if they prove it.
+#[derive(Debug)]
+struct Search {
+    ball: Ball,
+    /// Places before this one were looked at: of their sentences it has those inside the ball.
+    next: usize,
+    found: Vec<(i64, u32)>,
 }
 
 /// Sentences by place: their vectors, and the order of their ids.
@@ -96,7 +107,8 @@ pub struct Reservoir {
     pub centroid: Centroid,
     points: Vec<Point>,
     ball: Option<Box<Ball>>,
-    /// Of all sentences, so far.
+    search: Option<Box<Search>>,
+    /// Of all sentences, begun so far.
     pub searches: usize,
 }
 
@@ -138,9 +150,10 @@ impl Reservoir {
         let vectors = live.vectors;
         let mut total = vec![0; vectors.dimension];
         counting.iter().for_each(|row| add_to(&mut total, vectors.get(*row), 1));
-        let square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
-        self.centroid = Centroid { n: counting.len() as i64, total_square: square };
-        self.search(live, total, self.smallest(), is_in);
+        let (n, total_square) = (counting.len() as i64, product_of(&total, &total));
+        self.centroid = Centroid { n, total_square };
+        (self.ball, self.search) = (None, None);
+        self.search_now(live, total, self.smallest(), is_in);
     }
 
     /// Different vectors among those that are near.
@@ -158,6 +171,7 @@ impl Reservoir {
         let products = self.products(vectors, row, all);
         let copy = self.point_of(vectors, own, &products);
         let counted = is_counting.then(|| self.count(vectors.get(row), own, &products, 1));
+        self.search.iter_mut().for_each(|search| search.add(vectors, row));
         match (copy, counted) {
             (Some(at), _) => self.points[at].insert(row, live),
             (None, Some((before, key))) if self.ball.as_ref().is_none_or(|of| key < of.radius) => {
@@ -173,6 +187,7 @@ impl Reservoir {
         let (vectors, own) = (live.vectors, live.vectors.square(row));
         let products = self.products(vectors, row, all);
         let place = self.point_of(vectors, own, &products);
+        self.search.iter_mut().for_each(|search| search.found.retain(|(_, other)| *other != row));
         if is_counting {
             self.count(vectors.get(row), own, &products, -1);
         }
@@ -226,16 +241,27 @@ impl Reservoir {
     /// The k nearest to the centroid in rank order, by id where keys are equal. `is_in`: whether a
     /// vector is of the set.
     pub fn rank(&mut self, live: Live, is_in: impl Fn(u32) -> bool) -> Vec<Ranked> {
+        if let Some(search) = self.search.take_if(|search| search.go_on(live.vectors, &is_in)) {
+            self.take(live, *search);
+        }
         self.trim(live.vectors);
         let ranked = self.nearest(live);
-        if self.proves(&ranked) {
+        let (room, centroid, smallest) = (self.room(&ranked), self.centroid, self.smallest());
+        let Some(ball) = &mut self.ball else { return ranked };
+        let is_proved = room > 0;
+        if is_proved
+            && (self.search.is_some() || !ball.is_ending(room, centroid.n, self.points.len()))
+        {
             return ranked;
         }
-        if let Some(ball) = self.ball.take() {
-            let target = ball.next_target(self.centroid.n as usize, self.smallest());
-            self.searches += 1;
-            self.search(live, ball.total, target, is_in);
+        self.searches += 1;
+        let (total, target) = (ball.total.clone(), ball.next_target(centroid.n as usize, smallest));
+        if is_proved {
+            self.search = Some(Search::new(total, centroid, target).into());
+            return ranked;
         }
+        self.search = None;
+        self.search_now(live, total, target, is_in);
         self.nearest(live)
     }
 
@@ -261,19 +287,24 @@ impl Reservoir {
         ranked
     }
 
-    /// Whether no other sentence of the set is as near as the last of these (Lemma 6).
-    fn proves(&mut self, ranked: &[Ranked]) -> bool {
-        let Some(ball) = &mut self.ball else { return true };
+    /// Above 0 if no other sentence of the set is as near as the last of these (Lemma 6): how much
+    /// farther it may be.
+    fn room(&mut self, ranked: &[Ranked]) -> i128 {
+        let Some(ball) = &mut self.ball else { return i128::MAX };
         ball.age += 1;
-        let Some(last) = ranked.get(self.k - 1) else { return ball.radius == i64::MAX };
-        ball.radius == i64::MAX || ball.proves(self.centroid, last.key)
+        match ranked.get(self.k - 1) {
+            _ if ball.radius == i64::MAX => i128::MAX,
+            Some(last) => ball.room(self.centroid, last.key),
+            None => 0,
+        }
     }
 
-    /// Find a radius for a set that has grown, or a smaller one.
+    /// Find a radius for a set that has grown, or a smaller one, unless it is for a search in parts.
     fn trim(&mut self, vectors: &Vectors) {
         let (smallest, centroid) = (self.smallest(), self.centroid);
         let most = self.ball.as_ref().map_or(FEW.max(2 * smallest), |ball| ball.most);
-        if self.points.len() <= most {
+        let is_in_parts = self.ball.as_ref().is_some_and(|ball| ball.parts(centroid.n) > 1);
+        if self.points.len() <= most || is_in_parts {
             return;
         }
         if self.ball.is_none() {
@@ -296,11 +327,30 @@ impl Reservoir {
     }
 
     /// Take the nearest of all sentences of the set, whose sum is `total`: about `target` of them.
-    fn search(&mut self, live: Live, total: Vec<i64>, target: usize, is_in: impl Fn(u32) -> bool) {
-        let (vectors, n) = (live.vectors, self.centroid.n);
-        let is_small = n <= FEW as i64;
-        let wanted = if is_small { usize::MAX } else { target };
-        let (mut found, radius) = nearest_of_all(vectors, &total, n, wanted, is_in);
+    fn search_now(
+        &mut self,
+        live: Live,
+        total: Vec<i64>,
+        target: usize,
+        is_in: impl Fn(u32) -> bool,
+    ) {
+        let target = if self.centroid.n <= FEW as i64 { usize::MAX / 2 } else { target };
+        let mut search = Search::new(total, self.centroid, target);
+        while !search.go_on(live.vectors, &is_in) {}
+        self.take(live, search);
+    }
+
+    /// Take what a search has found.
+    fn take(&mut self, live: Live, Search { mut ball, mut found, .. }: Search) {
+        let (vectors, n) = (live.vectors, ball.anchor_n);
+        ball.cut(&mut found);
+        if let Some(old) = self.ball.take() {
+            ball.total = old.total;
+        }
+        let is_old = ball.total != ball.anchor;
+        if is_old {
+            ball.with_anchor = product_of(&ball.total, &ball.anchor);
+        }
         found.sort_unstable();
         self.points.clear();
         for (key, row) in found {
@@ -308,7 +358,10 @@ impl Reservoir {
             match alike.into_iter().find(|one| vectors.get(one.row) == vectors.get(row)) {
                 Some(point) => point.others.push(row),
                 None => {
-                    let product = (n * vectors.square(row) - key) / 2;
+                    let product = match is_old {
+                        true => product_with(vectors.get(row), &ball.total),
+                        false => (n * vectors.square(row) - key) / 2,
+                    };
                     self.points.push(Point { row, others: Vec::new(), product, key });
                 }
             }
@@ -319,15 +372,15 @@ impl Reservoir {
             point.row = rows.remove(0);
             point.others = rows;
         }
-        self.ball = (!is_small).then(|| {
-            let most = 2 * target.max(self.points.len());
-            Box::new(Ball { radius, most, ..Ball::around(total, self.centroid, target) })
-        });
+        ball.most = 2 * ball.target.max(self.points.len());
+        self.ball = (ball.radius < i64::MAX).then(|| ball.into());
     }
 
     /// Approximate bytes in memory beside its own.
     pub fn measure(&self) -> usize {
-        let ball = self.ball.as_ref().map_or(0, |ball| 16 * ball.total.len() + size_of::<Ball>());
+        let balls = usize::from(self.ball.is_some()) + usize::from(self.search.is_some());
+        let dimension = self.ball.as_ref().map_or(0, |ball| ball.total.len());
+        let ball = balls * (16 * dimension + size_of::<Search>());
         let others = |point: &Point| 4 * point.others.capacity();
         ball + self.points.capacity() * size_of::<Point>()
             + self.points.iter().map(others).sum::<usize>()
@@ -339,8 +392,9 @@ impl Ball {
     fn around(total: Vec<i64>, centroid: Centroid, target: usize) -> Self {
         let (anchor_n, anchor_square) = (centroid.n, centroid.total_square);
         let (anchor, with_anchor) = (total.clone(), anchor_square);
-        let (radius, most, age) = (i64::MAX, 2 * target, 0);
-        Ball { total, anchor, anchor_n, anchor_square, with_anchor, radius, target, most, age }
+        let (radius, most) = (i64::MAX, 2 * target);
+        let ball = Ball { total, anchor, anchor_n, anchor_square, with_anchor, ..Ball::default() };
+        Ball { radius, target, most, ..ball }
     }
 
     /// See `Reservoir::count`.
@@ -352,15 +406,38 @@ impl Ball {
         (before, self.anchor_n * own - 2 * with_anchor)
     }
 
-    /// Whether all that is outside is farther from the centroid than a sentence of this key: with
-    /// N = n*n0, N*distance + N*drift < N*radius, each a square root of an integer.
-    fn proves(&self, centroid: Centroid, key: i64) -> bool {
+    /// Above 0 if all that is outside is farther from the centroid than a sentence of this key:
+    /// with N = n*n0, N*radius - N*distance - N*drift, each a square root of an integer.
+    fn room(&self, centroid: Centroid, key: i64) -> i128 {
         let (n, n0) = (i128::from(centroid.n), i128::from(self.anchor_n));
         let distance = n0 * n0 * (n * i128::from(key) + centroid.total_square);
         let drift = n0 * n0 * centroid.total_square - 2 * n * n0 * self.with_anchor
             + n * n * self.anchor_square;
         let radius = n * n * (n0 * i128::from(self.radius) + self.anchor_square);
-        root(distance) + 1 + root(drift) < root(radius)
+        root(radius) - (root(distance) + 1 + root(drift))
+    }
+
+    /// Rankings that a search takes.
+    fn parts(&self, n: i64) -> i64 {
+        if self.radius < i64::MAX { n / AT_ONCE as i64 } else { 0 }
+    }
+
+    /// Whether a search in parts has to begin: there are too many points, or an eighth of the room
+    /// is left, or as much as such a search uses up three times, at the pace of those since the last
+    /// one.
+    fn is_ending(&mut self, room: i128, n: i64, points: usize) -> bool {
+        let (room, parts) = (room / i128::from(n), self.parts(n));
+        self.most_room = self.most_room.max(room);
+        let is_late = room * self.age as i128 <= 3 * i128::from(parts) * (self.most_room - room);
+        parts > 1 && (is_late || room <= self.most_room / 8 || points > self.most)
+    }
+
+    /// Leave out what is beyond the lowest `target` keys, if there are as many.
+    fn cut(&mut self, found: &mut Vec<(i64, u32)>) {
+        if let Some(beyond) = first_beyond(found.iter().map(|one| one.0).collect(), self.target) {
+            self.radius = beyond;
+            found.retain(|one| one.0 < beyond);
+        }
     }
 
     /// The points that the next search looks for: a search visits all sentences, each ranking the
@@ -374,9 +451,14 @@ impl Ball {
     }
 }
 
+/// The product of two sums.
+fn product_of(one: &[i64], other: &[i64]) -> i128 {
+    one.iter().zip(other).map(|(a, b)| i128::from(*a) * i128::from(*b)).sum()
+}
+
 /// Rounded down.
-fn root(square: i128) -> u128 {
-    square.unsigned_abs().isqrt()
+fn root(square: i128) -> i128 {
+    square.unsigned_abs().isqrt() as i128
 }
 
 /// The lowest key above so many different ones, if there is one.
@@ -386,44 +468,47 @@ fn first_beyond(mut keys: Vec<i64>, count: usize) -> Option<i64> {
     keys.get(count).copied()
 }
 
-/// Of the sentences of a set those with the lowest different keys, so many, and the radius: the
-/// lowest key that is left out. Most keys are only bounded, from below.
-fn nearest_of_all(
-    vectors: &Vectors,
-    total: &[i64],
-    n: i64,
-    wanted: usize,
-    is_in: impl Fn(u32) -> bool,
-) -> (Vec<(i64, u32)>, i64) {
-    let coarse = Coarse::of(total, vectors.largest());
-    let (mut found, mut radius, mut most) = (Vec::new(), i64::MAX, wanted.saturating_mul(2));
-    let cut = |found: &mut Vec<(i64, u32)>, radius: &mut i64| {
-        if let Some(beyond) = first_beyond(found.iter().map(|one| one.0).collect(), wanted) {
-            *radius = beyond;
-            found.retain(|one| one.0 < beyond);
-        }
-    };
-    for start in (0..vectors.places()).step_by(AT_ONCE) {
-        let end = (start + AT_ONCE).min(vectors.places());
-        let rows: Vec<u32> = (start as u32..end as u32).filter(|row| is_in(*row)).collect();
+impl Search {
+    /// One around the present centroid that has looked at nothing.
+    fn new(total: Vec<i64>, centroid: Centroid, target: usize) -> Self {
+        Search { ball: Ball::around(total, centroid, target), next: 0, found: Vec::new() }
+    }
+
+    /// Look at the next sentences of the set, and keep those with the lowest different keys, about
+    /// `target`; whether it was through. Most keys are only bounded, from below.
+    fn go_on(&mut self, vectors: &Vectors, is_in: impl Fn(u32) -> bool) -> bool {
+        let (ball, found, places) = (&mut self.ball, &mut self.found, vectors.places());
+        let coarse = Coarse::of(&ball.anchor, vectors.largest());
+        let rows = (self.next as u32..places as u32).filter(|row| is_in(*row));
+        let rows: Vec<u32> = rows.take(AT_ONCE).collect();
+        let last = rows.last().filter(|_| rows.len() == AT_ONCE);
+        self.next = last.map_or(places, |row| *row as usize + 1);
         let products = vectors.products(rows.iter().copied(), &coarse.vector);
         for (row, product) in rows.into_iter().zip(products) {
-            let own = n * vectors.square(row);
-            if radius < i64::MAX && own - 2 * coarse.most(product) >= radius {
+            let own = ball.anchor_n * vectors.square(row);
+            if ball.radius < i64::MAX && own - 2 * coarse.most(product) >= ball.radius {
                 continue;
             }
-            let key = own - 2 * product_with(vectors.get(row), total);
-            if key < radius {
+            let key = own - 2 * product_with(vectors.get(row), &ball.anchor);
+            if key < ball.radius {
                 found.push((key, row));
             }
-            if found.len() > most {
-                cut(&mut found, &mut radius);
-                most = 2 * found.len().max(wanted);
+            if found.len() > ball.most {
+                ball.cut(found);
+                ball.most = 2 * found.len().max(ball.target);
             }
         }
+        self.next == places
     }
-    cut(&mut found, &mut radius);
-    (found, radius)
+
+    /// A sentence comes.
+    fn add(&mut self, vectors: &Vectors, row: u32) {
+        let x = vectors.get(row);
+        let key = self.ball.anchor_n * vectors.square(row) - 2 * product_with(x, &self.ball.anchor);
+        if (row as usize) < self.next && key < self.ball.radius {
+            self.found.push((key, row));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -474,8 +559,21 @@ mod tests {
         }
         ranked.sort_by_key(|one| (one.key, one.row));
         ranked.truncate(k);
-        let total_square = total.iter().map(|sum| i128::from(*sum).pow(2)).sum();
+        let total_square = product_of(&total, &total);
         (Centroid { n, total_square }, ranked)
+    }
+
+    /// The points are those inside, and products of sums are kept.
+    fn check_ball(vectors: &Vectors, set: &Reservoir) {
+        let Some(ball) = &set.ball else { return };
+        let key = |row: u32| {
+            ball.anchor_n * vectors.square(row) - 2 * product_with(vectors.get(row), &ball.anchor)
+        };
+        let all = (0..vectors.places() as u32).filter(|row| vectors.has(*row));
+        let mut points: Vec<u32> = set.points.iter().flat_map(Point::rows).collect();
+        points.sort_unstable();
+        assert_eq!(points, all.filter(|row| key(*row) < ball.radius).collect::<Vec<u32>>());
+        assert_eq!(ball.with_anchor, product_of(&ball.total, &ball.anchor));
     }
 
     /// A set that grows to 800 sentences and shrinks again, and how often it was searched.
@@ -503,6 +601,7 @@ mod tests {
             let ranked = set.rank(Live { vectors: &vectors, by_id }, |row| vectors.has(row));
             let (centroid, exact) = by_brute_force(&vectors, k, copies);
             assert_eq!((set.centroid, ranked), (centroid, exact), "step {step}");
+            check_ball(&vectors, &set);
         }
         set.searches
     }

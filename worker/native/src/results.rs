@@ -39,6 +39,7 @@ pub struct Processed {
     set_changes: u64,
     future_dates: u64,
     steps: u64,
+    refills: u64,
     message_bytes: usize,
     row_bytes: usize,
 }
@@ -89,6 +90,7 @@ impl Processed {
             review_formats: formats.into(),
             created: batch.created,
             steps: batch.steps,
+            refills: batch.refills,
             message_bytes,
             row_bytes,
         })

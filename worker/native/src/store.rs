@@ -113,52 +113,14 @@ mod tests {
     use super::*;
     use crate::reservoir::Copies;
 
-    fn key(name: &str) -> Key {
-        (0, name.into())
-    }
-
-    fn existing() -> Entity {
-        let mut entity = Entity::new(3, 1, Copies::Each);
-        entity.exists = true;
-        entity
-    }
-
-    #[test]
-    fn the_least_used_goes_first() {
-        let mut store = Store::default();
-        for name in ["a", "b", "c"] {
-            store.begin();
-            store.put(key(name), existing());
-            store.end();
-        }
-        store.begin();
-        store.used(key("a"));
-        let each = store.memory_bytes / 3;
-        assert_eq!(store.evict(2 * each), 1);
-        assert!(store.get(&key("b")).is_none());
-        assert_eq!(store.evict(each), 1);
-        assert!(store.get(&key("a")).is_some());
-        assert_eq!((store.evict(0), store.memory_bytes, store.len()), (1, 0, 0));
-    }
-
-    #[test]
-    fn what_does_not_exist_is_not_kept() {
-        let mut store = Store::default();
-        store.begin();
-        store.put(key("a"), Entity::new(3, 1, Copies::Each));
-        store.put(key("b"), existing());
-        store.end();
-        assert_eq!((store.len(), store.get(&key("a")).is_none()), (1, true));
-        store.forget(&HashSet::from([0]));
-        assert_eq!((store.len(), store.memory_bytes), (0, 0));
-    }
-
     #[test]
     fn uses_are_forgotten() {
         let mut store = Store::default();
         for _ in 0..1000 {
+            let mut entity = Entity::new(3, 1, Copies::Each);
+            entity.exists = true;
             store.begin();
-            store.put(key("a"), existing());
+            store.put((0, "a".into()), entity);
             store.end();
         }
         assert!(store.order.len() <= 66);

@@ -174,9 +174,8 @@ impl Vectors {
 
     /// Insert the vectors of these bytes, in which they are one after the other.
     pub fn read(&mut self, bytes: &[u8]) {
-        let number = |two: &[u8]| i16::from_le_bytes([two[0], two[1]]);
         for one in bytes.chunks_exact(2 * self.dimension) {
-            self.insert(one.chunks_exact(2).map(number).collect());
+            self.insert(numbers(one).collect());
         }
     }
 
@@ -305,6 +304,11 @@ pub fn push<T>(list: &mut Vec<T>, one: T) {
     list.push(one);
 }
 
+/// The numbers of vectors as rows have them.
+pub fn numbers(bytes: &[u8]) -> impl Iterator<Item = i16> {
+    bytes.chunks_exact(2).map(|two| i16::from_le_bytes([two[0], two[1]]))
+}
+
 /// Appends the vector as rows have it.
 pub fn write_vector(out: &mut Vec<u8>, vector: &[i16]) {
     let start = out.len();
@@ -335,18 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn refuses_other_vectors() {
-        assert_eq!(decoded(&[0.0, -0.0]), None);
-        assert_eq!(decoded(&[f32::NAN, 1.0]), None);
-        assert_eq!(decoded(&[f32::NEG_INFINITY, 1.0]), None);
-        let mut vectors = Vec::new();
-        for text in ["", "AACAPwAAgD8", "AACAPwAAgD9=", "AACAPwAAgD8=\n", "AACAPwAAgD-_"] {
-            assert_eq!(Workspace::default().decode(text, 2, &mut vectors), None, "{text}");
-        }
-        assert!(vectors.is_empty());
-    }
-
-    #[test]
     fn products_are_exact() {
         let x: Vec<i16> = (0..384).map(|i| (i * 37 % 3001 - 1500) as i16).collect();
         let y: Vec<i16> = (0..384).map(|i| (i * 91 % 2503 - 1200) as i16).collect();
@@ -370,13 +362,5 @@ mod tests {
             let (rough, true_one) = (long_product(x, &coarse.vector), product_with(x, &sum));
             assert!((0..=2 * coarse.error).contains(&(coarse.most(rough) - true_one)));
         }
-    }
-
-    #[test]
-    fn long_vectors_have_exact_products() {
-        let mut vectors = Vectors::new(4);
-        let places = [[32767; 4], [-32767; 4]].map(|x| vectors.insert(x.into()));
-        let products = vectors.products(places.into_iter(), &[32767; 4]);
-        assert_eq!(products, [4 * SCALE * SCALE, -4 * SCALE * SCALE]);
     }
 }

@@ -284,26 +284,3 @@ fn follows(rest: &[(String, bool)], words: &[&str]) -> bool {
     };
     rest.len() <= words.len() && rest.iter().zip(words).all(is_next)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_that_take_too_much_are_forgotten() {
-        let mut reader = TextReader::default();
-        let mut most = 0;
-        for round in 0..200 {
-            let words: Vec<String> = (0..1000).map(|word| format!("{round}-{word}")).collect();
-            let meanings = vec![(0, Vec::new()); words.len()];
-            reader.learn(None, words, meanings);
-            most = most.max(reader.memory_bytes);
-            reader.evict(usize::MAX);
-        }
-        assert!(most > MOST_BYTES && reader.memory_bytes < MOST_BYTES);
-        let known: usize = reader.lexicon.values().map(HashMap::len).sum();
-        assert!(known * WORD_BYTES < reader.memory_bytes);
-        reader.evict(reader.memory_bytes - 1);
-        assert_eq!((reader.lexicon.len(), reader.memory_bytes), (0, 0));
-    }
-}
