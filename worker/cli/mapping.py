@@ -120,7 +120,7 @@ def check(
                 f"{name}: a null value is a dead letter: if it has a meaning, set tombstone"
             )
         return 0
-    judge = MappingCheck(topics, event_limits(settings), for_bridge)
+    judge = MappingCheck(dict(topics), event_limits(settings), for_bridge)
     counts: Counter[str] = Counter()
     groups = Groups()
     records = 0

@@ -10,7 +10,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path as FilePath
@@ -100,7 +100,7 @@ class FunctionRule(Rule):
         if not isinstance(found, list | tuple | Iterator):
             yield from () if found is None else (_body(found, roots),)
             return
-        number, events = 0, iter(found)
+        number, events = 0, _all(found)
         while (event := self._call(next, events, _END)) is not _END:
             number += 1
             try:
@@ -192,6 +192,12 @@ def _last_line(error: BaseException) -> str:
     line = format_exception_only(error)[-1].strip()
     shown = "".join(char if char.isprintable() else " " for char in line)
     return shown if len(shown) <= MAX_MESSAGE else f"{shown[:MAX_MESSAGE]}..."
+
+
+def _all(found: Iterable[Any]) -> Iterator[Any]:
+    """The events of a list or a generator. Raises TypeError for one that a generator returns."""
+    if (returned := (yield from found)) is not None:
+        raise TypeError(f"{NAME} yields events and returns a {type(returned).__name__}: yield it")
 
 
 def _text_or_bytes(raw: bytes) -> str | bytes:

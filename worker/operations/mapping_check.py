@@ -158,9 +158,8 @@ class MappingCheck:
         if EMPTY in kinds and FILLED not in kinds:
             paths = ", ".join(path.text for one in rule.of_items for path in one.paths)
             yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
-        for name in names:
-            number, first = self.noted.get((topic, rule.name, LEFT_OUT, name), (0, ""))
-            if number:
+        for (*by, kind, name), (number, first) in self.noted.items():
+            if (*by, kind) == (topic, rule.name, LEFT_OUT):
                 out = f"left {name} out of {number:,} events, such as {first}"
                 yield f"{topic}: {rule.name} {out}"
         for path, is_seen in self.joined.get((topic, rule.name), {}).items():
