@@ -381,7 +381,9 @@ def _date(value: Any) -> str:
 
 def _version(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch("-?[0-9]+", value):
-        return int(value)
+        value = int(value)
+    if isinstance(value, int) and value >= 2**63:
+        raise DeadLetter("larger than a version")
     with suppress(DeadLetter):
         return microseconds(_date(value))
     return value

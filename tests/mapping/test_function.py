@@ -11,11 +11,14 @@ import pytest
 
 from tests.events.examples import decode
 from tests.harness.limits import event_limits
+from worker.bridge import source_mapping
 from worker.errors import FileErrors
 from worker.events import EntityDeleted, Ignored, Record, Rejected, ReviewDeleted, ReviewUpserted
 from worker.events.notes import LEFT_OUT, NOTES
+from worker.kafka.topic_mapping import mapping_of, with_schemas
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
+from worker.settings import Settings
 
 LIMITS = event_limits()
 HEAD = "def events(record):\n"
@@ -264,6 +267,22 @@ def test_the_digest_is_of_the_program_and_not_of_its_comments(tmp_path: Path) ->
         "# a\ndef events( record ):\n return None"
     )
     assert digest("def events(record): return None") != digest("def events(record): return []")
+
+
+def test_worker_and_bridge_have_the_function_for_their_topics(tmp_path: Path) -> None:
+    own = rules(tmp_path, f"{HEAD}    return {DELETED}")
+    settings = Settings(
+        mapping=tmp_path / "shop.py", input_topic="shop", schema_registry_url="http://x"
+    )
+    for found in (mapping_of(settings), source_mapping(settings)):
+        assert found is not None
+        assert (found.topic, found.digest) == ("shop", own.digest)
+    found, schemas = with_schemas(settings, mapping_of(settings))
+    assert found is not None
+    assert found.unframe is not None
+    assert schemas is not None
+    record = Record("shop", 0, 0, 0, b"\0\0\0\0\1k", b"\0\0\0\0\2v")
+    assert schemas.missing([record]) == [1, 2], "keys and values may be framed"
 
 
 def test_headers_are_fetched_and_count_as_read_if_the_file_names_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path as FilePath
@@ -194,7 +194,7 @@ def _last_line(error: BaseException) -> str:
     return shown if len(shown) <= MAX_MESSAGE else f"{shown[:MAX_MESSAGE]}..."
 
 
-def _all(found: Iterable[Any]) -> Iterator[Any]:
+def _all(found: Any) -> Iterator[Any]:
     """The events of a list or a generator. Raises TypeError for one that a generator returns."""
     if (returned := (yield from found)) is not None:
         raise TypeError(f"{NAME} yields events and returns a {type(returned).__name__}: yield it")
