@@ -239,7 +239,7 @@ def test_an_interrupt_ends_a_command_and_no_worker(tmp_path: Path) -> None:
         ("", 1, "there is no `def events(record): ...`"),
         ("\ndef event(record): pass\n", 1, "there is no `def events"),
         ("x = 1\nx = (\n", 2, "not Python: '(' was never closed"),
-        ("\n\nevents = 3\n", 3, "events is a int, not a function"),
+        ("\n\nevents = 3\n", 1, "events is a int, not a function"),
         ("x = 1\ndef events(): pass\n", 2, "events takes one argument, the record"),
         ("def events(record, more): pass\n", 1, "events takes one argument"),
         ("async def events(record): pass\n", 1, "events is async"),
@@ -247,6 +247,8 @@ def test_an_interrupt_ends_a_command_and_no_worker(tmp_path: Path) -> None:
         ("x = 1\nimport none_such\n", 2, "ModuleNotFoundError: No module named 'none_such'"),
         ("x = 1\n\nraise SystemExit(0)\n", 3, "SystemExit: 0"),
         ("x\0", 1, "null bytes"),
+        ("events = dict", 1, "events takes one argument, the record (no signature found"),
+        ("x = 1\nexec('(')", 2, "SyntaxError: '(' was never closed"),
     ],
 )
 def test_an_error_of_the_file_and_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:

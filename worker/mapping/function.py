@@ -130,16 +130,17 @@ def load_function(file: FilePath, text: str, topic: str) -> TopicMapping:
     try:
         tree = ast.parse(text, str(file))
         exec(compile(tree, str(file), "exec"), vars(module))  # noqa: S102 - the operator's own
-    except SyntaxError as error:
-        raise FileErrors([f"{file}:{error.lineno or 1}: not Python: {error.msg}"]) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too
-        line = _line_of(error, str(file)) or 1
-        raise FileErrors([f"{file}:{line}: {_last_line(error)}"]) from None
+        line, what = _line_of(error, str(file)) or 1, _last_line(error)
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            line, what = error.lineno or 1, f"not Python: {error.msg}"
+        raise FileErrors([f"{file}:{line}: {what}"]) from None
     function: Any = vars(module).get(NAME)
     if problem := _problem(function):
-        raise FileErrors([f"{file}:{_line_of_name(tree)}: {problem}"])
+        code = getattr(function, "__code__", None)
+        raise FileErrors([f"{file}:{getattr(code, 'co_firstlineno', 1)}: {problem}"])
     digest = sha256(ast.unparse(tree).encode(errors="surrogatepass")).hexdigest()[:12]
     rule = FunctionRule(
         file.name,
@@ -161,23 +162,9 @@ def _problem(function: object) -> str | None:
         return f"{NAME} is async: write it without async"
     try:
         inspect.signature(function).bind(None)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         return f"{NAME} takes one argument, the record ({error})"
-    except ValueError:  # a built-in function has no signature
-        return None
     return None
-
-
-def _line_of_name(tree: ast.Module) -> int:
-    """The line of the last statement with the function's name, else the first."""
-    lines = [1]
-    for node in tree.body:
-        names = [
-            getattr(node, "name", None),
-            *(n.id for n in ast.walk(node) if type(n) is ast.Name),
-        ]
-        lines += [node.lineno] if NAME in names else []
-    return lines[-1]
 
 
 def _line_of(error: BaseException, file: str) -> int | None:
