@@ -1,6 +1,6 @@
 """Random mapping files and records of their topics: a bridge writes the events that `page` gives.
 
-`python -m tests.fuzz.mapping_files 7000` tries so many files with 60 records each.
+`python -m tests.fuzz.mapping_files 0 7000` tries these seeds, a file with 60 records each.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _known(body: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     total: Counter[str] = Counter()
-    for number in range(int(sys.argv[1])):
+    for number in range(*map(int, sys.argv[1:3])):
         try:
             total += law(b"%d" % number)
         except AssertionError as error:
