@@ -59,7 +59,10 @@ def events(topic: dict[str, Any], source: Source) -> list[Any]:
     for rule in topic["rule"]:
         is_each = "each" in rule
         on_items = [path for path in _asked(rule) if is_each and _reads("item", path, rule)]
-        if all(_holds(rule, path, at) for path in _asked(rule) if path not in on_items):
+        present = [path for path in rule.get("when_present", []) if path.split(".")[0] != "item"]
+        if all(_get(path, at) is not None for path in present) and all(
+            _holds(rule, path, at) for path in _asked(rule) if path not in on_items
+        ):
             if '"key' in json.dumps(list(rule.values())):
                 at.key()
             return [_checked(event) for event in _of_rule(rule, on_items, at)]
