@@ -103,7 +103,7 @@ def settings_of_sources(settings: Settings, sources: str, file: Path) -> list[Se
 def source_mapping(settings: Settings) -> TopicMapping:
     """The mapping of the source topic. Raises SetupError and FileErrors."""
     assert settings.mapping is not None
-    topics = load_mapping(settings.mapping)
+    topics = load_mapping(settings.mapping, settings.input_topic)
     if settings.input_topic not in topics:
         raise SetupError(
             f'{settings.mapping} has no [topic."{settings.input_topic}"], only '

@@ -95,6 +95,7 @@ _PODS: Final[dict[str, Any]] = {
     "podSecurityContext": _OBJECT_OR_NULL,
     "securityContext": _OBJECT_OR_NULL,
 }
+_MAPPING_FILE: Final = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,63}\.(toml|py)$"}
 _SERVING: Final[dict[str, Any]] = {
     "sidecars": _NAMED,
     "lifecycle": _OBJECT,
@@ -110,6 +111,7 @@ BRIDGE: Final[dict[str, Any]] = {
         "uniqueItems": True,
     },
     "mapping": _TEXT,
+    "mappingFile": _MAPPING_FILE,
     "commandLine": {},
     "secretRefs": {},
     "strategy": _OBJECT,
@@ -132,6 +134,7 @@ VALUES: Final[dict[str, Any]] = {
     "kafka": {},
     "commandLine": {},
     "mapping": _TEXT,
+    "mappingFile": _MAPPING_FILE,
     "bridge": _closed(enabled=_FLAG, **BRIDGE),
     "bridges": {},
     **_SERVING,

@@ -1,10 +1,12 @@
 """`mapping check`: every error at its line, and what becomes of samples."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.harness.debezium import MAPPING, TOPIC, change, deletions, key, row, written
+from tests.harness.topics import read_topic
 from worker.cli.group import execute
 from worker.kafka.clients import KafkaClients
 from worker.kafka.topics import partition_of
@@ -208,6 +210,110 @@ def test_summarize_says_that_files_are_not_mapped(file, tmp_path, capsys, monkey
     path.write_text("")
     assert execute(["summarize", str(path), "-o", str(tmp_path / "out")]) == 0
     assert "COVERSUMM_MAPPING is for topics" in capsys.readouterr().err
+
+
+FUNCTION = """
+def events(record):
+    if record.value is None:
+        yield {"type": "entity.deleted", "entity_id": record.key}
+        return
+    for number, text in enumerate(record.value["texts"]):
+        yield {"type": "review.upserted", "entity_id": record.value["sku"],
+            "review_id": f"{record.value['id']}-{number}", "rating": "n/a",
+            "sentences": [{"text": text, "embedding": (1.5, 2.0, len(text))}]}
+"""
+LINES = (
+    {"sku": 7, "id": 1, "texts": ["The room was clean.", "It was quiet."]},
+    {"key": "8", "value": {"sku": 8, "id": 2, "texts": ["Good food."]}, "topic": "t", "offset": 3},
+    {"key": "8", "value": None},
+)
+
+
+@pytest.fixture
+def lines_file(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in LINES))
+    return str(path)
+
+
+@pytest.fixture
+def function(tmp_path):
+    path = tmp_path / "shop.py"
+    path.write_text(FUNCTION)
+    return str(path)
+
+
+def test_a_function_maps_samples_of_any_topic(function, lines_file, capsys):
+    assert execute(["mapping", "check", function]) == 0
+    assert "shop.py: 1 rule of 1 topic, no error" in capsys.readouterr().err
+    assert execute(["mapping", "check", function, "--sample", lines_file, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert [(one["topic"], one["becomes"], one["rule"]) for one in lines(captured)] == [
+        *[("marketplace.reviews.v1", "review.upserted", "shop.py")] * 2,
+        ("t", "review.upserted", "shop.py"),
+        ("marketplace.reviews.v1", "entity.deleted", "shop.py"),
+    ]
+    assert "shop.py left rating out of 2 events" in captured.err
+    Path(function).write_text("def events():\n    pass\n")
+    assert execute(["mapping", "check", function]) == 2
+    assert f"{function}:1: events takes one argument" in capsys.readouterr().err
+
+
+def test_summarize_maps_lines(function, lines_file, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    arguments = ["summarize", lines_file, "--mapping", function]
+    assert execute([*arguments, "--final", "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    change = json.loads(out.read_text())
+    texts = {sentence["text"] for sentence in change["sentences"]}
+    assert (change["entity_id"], texts) == ("7", {"The room was clean.", "It was quiet."})
+    assert "warning: rating was left out of 3 events" in captured.err
+    assert execute([*arguments, "--fields", "text=a"]) == 2
+    assert "--mapping and --fields exclude each other" in capsys.readouterr().err
+    table = tmp_path / "a.csv"
+    table.write_text("sku,id\n1,2\n")
+    assert execute(["summarize", str(table), *arguments[2:], "-o", str(out)]) == 2
+    assert "is not a file of JSON lines" in capsys.readouterr().err
+
+
+def test_bad_lines_are_counted_by_their_reasons(function, tmp_path, capsys):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"sku": 1, "id": 2}\n' * 12 + '{"sku": 1, "id": 2, "texts": [5]}\n')
+    out = str(tmp_path / "out.jsonl")
+    assert execute(["summarize", str(path), "--mapping", function, "-o", out]) == 1
+    printed = capsys.readouterr().err
+    assert "12 times, such as bad_field: shop.py: line 6: KeyError: 'texts' (line 1)" in printed
+    assert "13 of 13 lines could not be used: bad_field 13" in printed
+
+
+def test_lines_of_a_topic_that_the_mapping_lacks(file, tmp_path, capsys):
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps({"key": "3", "value": {"op": "c"}, "topic": "other"}))
+    out = str(tmp_path / "out.jsonl")
+    assert execute(["summarize", str(path), "--mapping", file, "-o", out]) == 2
+    message = f"line 1: the mapping has no topic other, only {TOPIC}: give the record its `topic`"
+    assert message in capsys.readouterr().err
+
+
+def test_send_writes_the_events_of_lines(
+    function, lines_file, tmp_path, embedded_broker, capsys, monkeypatch
+):
+    servers, topic = embedded_broker.bootstrap_servers, "marketplace.reviews.v1"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
+    embedded_broker.create_topic(topic, 1)
+    assert execute(["send", lines_file, "--mapping", function, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == 4
+    arrived = read_topic(servers, topic)
+    assert [message.key for message in arrived] == [b"7", b"7", b"8", b"8"]
+    assert json.loads(arrived[0].value) == {
+        "type": "review.upserted",
+        "entity_id": "7",
+        "review_id": "1-0",
+        "sentences": [{"text": "The room was clean.", "embedding": [1.5, 2.0, 19.0]}],
+    }
+    Path(lines_file).write_text('{"sku": 1}\n')
+    assert execute(["send", lines_file, "--mapping", function]) == 2
+    assert "line 1: bad_field: shop.py: line 6: KeyError: 'texts'" in capsys.readouterr().err
 
 
 LISTS = """

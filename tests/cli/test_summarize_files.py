@@ -199,7 +199,9 @@ def test_at_most_ten_lines_are_reported_one_by_one(run, write, content):
     assert [line.split(":")[0] for line in printed[:10]] == [f"line {first + i}" for i in range(10)]
     assert printed[10] == "more lines that cannot be used are counted, not shown"
     assert printed[-1].endswith(f"30 of {first + 29} lines could not be used: bad_json 30")
-    assert len(printed) == 13
+    assert printed[-2].startswith("30 times, such as bad_json: ")
+    assert printed[-2].endswith(f" (line {first})")
+    assert len(printed) == 14
 
 
 def test_a_reader_that_has_enough_ends_it_although_nothing_more_is_written(write, content):

@@ -652,6 +652,32 @@ def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
     assert renamed["metadata"]["name"] != found[0]["metadata"]["name"]
 
 
+def test_a_mapping_in_python_has_its_files_name() -> None:
+    text, own = "def events(record): ...\n", {"mapping": "def events(record): return []\n"}
+    values = {**MATRIX["bridged"], "mapping": text, "mappingFile": "shop.py"}
+    made = render({**MATRIX["mapped"], "mapping": text, "mappingFile": "shop.py"})
+    assert environment(worker(made), facts_of(0))["COVERSUMM_MAPPING"] == "/etc/coversumm/shop.py"
+    found = [one for one in made if one["kind"] == "ConfigMap"]
+    assert [one["data"] for one in found] == [{"shop.py": text}] * 2
+    toml = render({**MATRIX["mapped"], "mapping": text})
+    names = {one["metadata"]["name"] for one in (*toml, *made) if one["kind"] == "ConfigMap"}
+    assert len(names) == 3, "an object of another file has another name"
+    made = render({**values, "bridges": {"a": {"from": "t", "mappingFile": "a.toml", **own}}})
+    args = {
+        one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["template"]["spec"][
+            "containers"
+        ][0]["args"][2]
+        for one in made
+        if one["kind"] == "Deployment"
+    }
+    assert args == {"bridge": "/etc/coversumm/shop.py", "bridge-a": "/etc/coversumm/a.toml"}
+    check = str(only(made, "Job", "-upgrade-check"))
+    assert "/etc/coversumm/bridge.py" in check
+    assert "/etc/coversumm/bridge-a.toml" in check
+    with pytest.raises(Refused, match="mappingFile"):
+        render({**values, "mappingFile": "shop.sh"})
+
+
 def _is_hook(one: chart.Object) -> bool:
     return "helm.sh/hook" in one["metadata"].get("annotations", {})
 

@@ -55,6 +55,19 @@ def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(warnings) == (example.name in ("Debezium", "Several events of a record"))
 
 
+def test_the_function_does_what_the_rules_of_flat_json_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.M | re.S)
+    flat = next(example for example in EXAMPLES if example.name == "Flat JSON")
+    file, sample = tmp_path / "shop.py", tmp_path / "records.jsonl"
+    file.write_text(text)
+    sample.write_text(flat.records)
+    assert execute(["mapping", "check", str(file), "--sample", str(sample), "--json"]) == 0
+    found = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert [json.dumps(one, separators=(",", ":")) for one in found] == flat.events.splitlines()
+
+
 def test_every_option_of_the_file_is_on_the_page() -> None:
     from worker.mapping.expressions import OPTIONS
     from worker.mapping.file import KEYS, OF_RULE, OF_TOPIC, VALUES

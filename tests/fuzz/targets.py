@@ -19,6 +19,7 @@ import numpy as np
 
 from docs.build.schemas import PUBLISHED
 from tests.events.examples import LIMITS, decode, packed, strict_json
+from tests.fuzz.mapping_files import law
 from tests.harness import debezium
 from tests.native.driver import PoolDriver
 from tests.native.streams import records
@@ -520,6 +521,7 @@ TARGETS = {
     ),
     "mapped": Target((*RECORDS, b'B00X\nentity 1\n{"after":{"ids":["r#0"]}}'), mapped),
     "mapping-file": Target((debezium.MAPPING.encode(), CLOUD.encode()), mapping_file),
+    "mapping-page": Target((b"0", b"1", b"2"), lambda seed: law(seed, 12)),
     "avro-event": Target(
         tuple(as_avro(one, kind) for one in AVRO_EVENTS for kind in (0, UNION)), avro_event
     ),

@@ -139,6 +139,25 @@ WITH_VECTORS = MAPPING.replace(
 """The same for rows whose sentences have vectors, for workers without an engine."""
 
 
+FUNCTION = """
+from datetime import UTC, datetime, timedelta
+
+def events(record):
+    change = (record.value or {}).get("payload", record.value)
+    if change is None:
+        return None
+    row = change["before"] if change["op"] == "d" else change["after"]
+    version = change["source"]["lsn"]
+    found = {"entity_id": row["product_id"], "review_id": row["id"], "review_version": version}
+    if change["op"] != "d" and row["status"] == "published":
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row["updated_at"])
+        own = {"sentences": row["sentences"], "rating": row["stars"], "occurred_at": time}
+        return {"type": "review.upserted", **found, **own}
+    return {"type": "review.deleted", **found} if change["op"] in "ud" else []
+"""
+"""The mapping WITH_VECTORS in Python."""
+
+
 MOVING = WITH_VECTORS.replace(
     f'[[topic."{TOPIC}".rule]]',
     f"""

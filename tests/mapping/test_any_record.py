@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.events.examples import decode
 from tests.harness.debezium import MAPPING, TOPIC, mapping
 from tests.harness.limits import event_limits
 from worker.errors import FileErrors
-from worker.events import Ignored, Record, Rejected, ReviewUpserted
+from worker.events import Ignored, Record, Rejected
 from worker.events.inputs import SentenceBody
 from worker.mapping import TopicMapping, load_mapping
 from worker.mapping.contract import ContractWriter
@@ -95,42 +95,6 @@ def test_a_record_has_one_result(
             assert found is Ignored.BY_MAPPING
         else:
             assert found.entity_id
-
-
-@given(
-    product=st.integers(0, 2**63) | st.text(min_size=1, max_size=9),
-    number=st.integers(-(2**63), 2**63) | st.text(min_size=1, max_size=9),
-    title=st.none() | st.text(),
-    body=st.none() | st.text(),
-    stars=st.none() | st.integers(0, 5) | st.floats(0, 5),
-    lsn=st.integers(0, 2**63 - 1),
-    microseconds=st.integers(-(10**15), 10**17),
-)
-@example(product=0, number=0, title="Fine.", body="Quiet", stars=None, lsn=0, microseconds=0)
-@settings(deadline=None, max_examples=300)
-def test_a_row_is_the_event_that_it_says(
-    tmp_path_factory: Any, product: Any, number: Any, title: Any, body: Any, stars: Any, lsn: int,
-    microseconds: int,
-) -> None:  # fmt: skip
-    row = {
-        "id": number, "product_id": product, "title": title, "body": body, "stars": stars,
-        "status": "published", "updated_at": microseconds,
-    }  # fmt: skip
-    value = json.dumps({"op": "u", "after": row, "source": {"lsn": lsn}}).encode()
-    rules = mapping(tmp_path_factory.getbasetemp())
-    (event,) = decode([Record(TOPIC, 0, 0, 0, None, value)], LIMITS, mapping=rules)
-    if isinstance(event, Rejected):  # a lone surrogate, or a text over the limits
-        assert "\\ud" in value.decode() or len(value) > 1000
-        return
-    assert isinstance(event, ReviewUpserted)
-    assert (event.entity_id, event.review_id) == (str(product), str(number))
-    assert event.review_version == lsn
-    assert event.details.rating == stars
-    words = [part for part in (title, body) if part and part.strip()]
-    assert event.text in ([". ".join(words), " ".join(words)] if words else [None])
-    if len(words) == 2 and title[-1].isalnum():
-        assert event.text == ". ".join(words)
-    assert event.occurred_at is not None
 
 
 ABSENT = object()

@@ -315,6 +315,21 @@ def test_a_row_with_text_that_is_not_utf_8_is_one_bad_row():
     assert read(table.set_column(2, "text", strings))[0] == found
 
 
+def test_an_id_of_bytes_is_written_in_digits_if_asked_for_else_refused():
+    ids = [bytes([255, *range(15)]), b"sixteen letters!"]
+    table = pa.table(
+        {"entity_id": pa.array(ids, pa.binary(16)), "id": ["1", "2"], "text": ["a"] * 2}
+    )
+    named = {"review_id": "id"}
+    found, _ = read(table, named)
+    why = "entity_id: 16 bytes that are not UTF-8; for digits: --bytes hex"
+    assert found[0] == Faulty(1, "bad_row", why)
+    assert found[1].key == ids[1]
+    found, _ = read(table, named | {"bytes": "hex"})
+    assert [entry.key for entry in found] == [value.hex().encode() for value in ids]
+    assert read(table.slice(0, 1).append_column("x", [["y"]]), named | {"bytes": "hex"})[0]
+
+
 @pytest.mark.parametrize(
     ("columns", "fields", "message"),
     [

@@ -103,12 +103,15 @@ def check(
     )
     from worker.processing.config import event_limits
 
-    topics = dict(load_mapping(file))
+    is_file_alone = sample is None and not from_topic
+    settings = None if is_file_alone else Settings.from_environment(mapping="")
+    of_any = topic or (settings.input_topic if settings else "any")  # by a mapping in Python
+    topics = load_mapping(file, of_any)
     if topic is not None:
         if topic not in topics:
             raise SetupError(f"{file} has no topic {topic}, only {', '.join(topics)}")
         topics = {topic: topics[topic]}
-    if sample is None and not from_topic:
+    if settings is None:
         rules = sum(len(topic_mapping.rules) for topic_mapping in topics.values())
         rules_and_topics = f"{output.many(rules, 'rules')} of {output.many(len(topics), 'topics')}"
         output.note(f"{file}: {rules_and_topics}, no error")
@@ -117,8 +120,7 @@ def check(
                 f"{name}: a null value is a dead letter: if it has a meaning, set tombstone"
             )
         return 0
-    settings = Settings.from_environment(mapping="")
-    judge = MappingCheck(topics, event_limits(settings), for_bridge)
+    judge = MappingCheck(dict(topics), event_limits(settings), for_bridge)
     counts: Counter[str] = Counter()
     groups = Groups()
     records = 0

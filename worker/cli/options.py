@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from worker.events.publishing import OutputTopic
     from worker.operations.letters import LetterSelection, Place
     from worker.processing.entity_view import Extent
+    from worker.sources.mapped import LineMapping
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,7 +103,7 @@ def _add_to_fields(ctx: click.Context, option: click.Parameter, given: Any) -> N
 
 
 def fields_option(command: F) -> F:
-    """`--fields`, and `--unescape`, `--dates` and `--where`, which are keys of `fields` too."""
+    """`--fields`, and `--unescape`, `--dates`, `--bytes`, `--where`: keys of `fields` too."""
     also = partial(click.option, is_eager=True, expose_value=False, callback=_add_to_fields)
     for option in (
         also(
@@ -115,6 +116,11 @@ def fields_option(command: F) -> F:
             "--dates",
             metavar="FORMAT",
             help="How bare reviews write dates, such as %d.%m.%Y %H:%M (Python's strptime).",
+        ),
+        also(
+            "--bytes",
+            type=click.Choice(["hex"]),
+            help="Write ids of Parquet that are bytes, such as the 16 of a UUID, as digits.",
         ),
         also(
             "--where",
@@ -135,6 +141,28 @@ def fields_option(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+mapping_option = click.option(
+    "--mapping",
+    "mapping_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What the lines mean, each a record as `mapping check --sample` reads it: a mapping in "
+    "TOML or Python.",
+)
+
+
+def line_mapping(file: Path | None, fields: Mapping[str, str], topic: str) -> LineMapping | None:
+    """The mapping of files' lines. Raises SetupError and FileErrors."""
+    if file is None:
+        return None
+    if fields:
+        raise click.UsageError("--mapping and --fields exclude each other.")
+    from worker.mapping import load_mapping
+    from worker.sources.mapped import LineMapping
+
+    return LineMapping(load_mapping(file, topic))
 
 
 class Parsed(click.ParamType):

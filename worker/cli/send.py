@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from worker.cli.group import new_command
-from worker.cli.options import Parsed, fields_option, files_argument, found_files
+from worker.cli.options import (
+    Parsed,
+    fields_option,
+    files_argument,
+    found_files,
+    line_mapping,
+    mapping_option,
+)
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.view import output
@@ -87,6 +94,7 @@ def _parse_first_line(text: str) -> FirstLine:
     help="Begin at this line (from 1); with several files, name the file too.",
 )
 @fields_option
+@mapping_option
 @output.json_option
 def command(
     files: tuple[str, ...],
@@ -94,6 +102,7 @@ def command(
     skip_bad: bool,
     from_line: FirstLine,
     fields: Mapping[str, str],
+    mapping_file: Path | None,
     as_json: bool,
 ) -> int:
     """Produce files of review events, or of bare reviews (`entity_id, review_id, text, ...`:
@@ -102,6 +111,9 @@ def command(
     Files are JSON lines, CSV or TSV with a header, plain or packed, or Parquet. Name files, quoted
     patterns or folders; - is standard input. Files are sent one after the other; a folder's in the
     order of their paths, with those of inner folders.
+
+    With --mapping lines are records of a topic with fields of its own, in JSON, and their events
+    are sent.
 
     Files of an archive of a topic (columns topic, partition, offset) are sent in the order of its
     offsets, to a new topic with any number of partitions, unchanged and with their timestamps. The
@@ -120,8 +132,9 @@ def command(
     from worker.sources import STDIN, ReviewFiles, is_archive, spooled
 
     settings = Settings.from_environment()
+    mapping = line_mapping(mapping_file, fields, settings.input_topic)
     found = found_files(files)
-    if any(Path(path).is_file() and is_archive(path) for path in found):
+    if mapping is None and any(Path(path).is_file() and is_archive(path) for path in found):
         if from_line != FirstLine(None, 1):
             raise SetupError("--from-line: the same command resumes to send an archive by itself")
         from worker.operations.archive_sending import send_archive
@@ -142,12 +155,13 @@ def command(
             first_line=from_line.line,
             by_name=len(found) > 1,
             stdin=stdin,
+            as_they_are=mapping is not None,
         )
         if not skip_bad:
             with read() as reviews:
-                check(reviews, settings, from_line.line)
+                check(reviews, settings, from_line.line, mapping)
         with read() as reviews:
-            sending = Sending(reviews, settings, from_line.line, skip_bad)
+            sending = Sending(reviews, settings, from_line.line, skip_bad, mapping)
             code = _report(sending.run(rate), as_json)
             sending.report_bad()
     return code

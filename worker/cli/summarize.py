@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -13,6 +14,8 @@ from worker.cli.options import (
     fields_option,
     files_argument,
     found_files,
+    line_mapping,
+    mapping_option,
     target_option,
     view_options,
 )
@@ -65,6 +68,7 @@ from worker.view.writing import refuse_inputs, sink
     "The file appears at the end; after Ctrl-C the output so far is in FILE.part."
 )
 @fields_option
+@mapping_option
 @click.option("--embedder", help=f"{embedders.FORMS}.")
 def command(
     files: tuple[str, ...],
@@ -82,6 +86,7 @@ def command(
     language: str | None,
     target: str | None,
     fields: Mapping[str, str],
+    mapping_file: Path | None,
     embedder: str | None,
 ) -> int:
     """Read events or bare reviews from files, and write the summary changes to standard output as
@@ -96,6 +101,8 @@ def command(
 
     With --view short, facets or overview that view of each entity is written at the end, by entity
     id. With --facets and no --view the changes of facets are written too, after those of summaries.
+
+    With --mapping lines are records of a topic with fields of its own, in JSON.
 
     Lines that cannot be used are named on standard error (counted from 1) and make the exit code 1.
     All others are processed. Ctrl-C, or a file that ends too early, keeps the output so far.
@@ -115,10 +122,11 @@ def command(
         embedder=embedder,
         max_message_bytes=str(MAX_MESSAGE_BYTES),
     )
-    if settings.mapping is not None:
+    mapping = line_mapping(mapping_file, fields, settings.input_topic)
+    if settings.mapping is not None and mapping is None:
         output.note(
-            "COVERSUMM_MAPPING is for topics: files have events or bare reviews; `mapping check "
-            "--sample FILE --json` writes the events of other records"
+            "COVERSUMM_MAPPING is for topics: files have events or bare reviews; --mapping "
+            f"{settings.mapping} reads other records"
         )
     check_index(settings.index)
     paths = found_files(files)
@@ -140,5 +148,6 @@ def command(
         form = runs.FinalStates(lines, views, extent)
     elif final:
         form = runs.FinalChanges()
-    with ReviewFiles(paths, fields) as reviews, sink(target) as destination:
-        return runs.SummarizeRun(reviews, settings, form, destination).summarize()
+    files_read = ReviewFiles(paths, fields, as_they_are=mapping is not None)
+    with files_read as reviews, sink(target) as destination:
+        return runs.SummarizeRun(reviews, settings, form, destination, mapping).summarize()

@@ -37,6 +37,8 @@ UNESCAPE: Final = "unescape"
 """Key beside fields that map names: texts have line breaks as a backslash and an n."""
 DATES: Final = "dates"
 """Likewise: the form of dates, of `datetime.strptime`."""
+BYTES: Final = "bytes"
+"""Likewise: how bytes of ids are written, `hex`."""
 WHERE: Final = "where "
 """Likewise begins the name of a member that has one of the values, joined by `|`, in each review
 that is read; in `Reading.left_out` it counts the others.

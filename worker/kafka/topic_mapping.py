@@ -14,6 +14,7 @@ from worker.errors import SetupError
 from worker.events import Record
 from worker.kafka.topics import partition_of
 from worker.mapping import TopicMapping, load_mapping
+from worker.mapping.topic import ANY
 from worker.registry.avro import check_fastavro
 from worker.registry.client import SchemaRegistry
 from worker.registry.lookup import SchemaLookup
@@ -30,8 +31,8 @@ def mapping_of(settings: Settings) -> TopicMapping | None:
     """
     if settings.mapping is None:
         return None
-    topics = load_mapping(settings.mapping)
     topic = settings.input_topic
+    topics = load_mapping(settings.mapping, topic)
     if topic not in topics:
         raise SetupError(
             f'COVERSUMM_MAPPING={settings.mapping} has no [topic."{topic}"], the input topic '
@@ -54,7 +55,7 @@ def with_schemas(
     registry = SchemaRegistry.of(settings)
     if mapping is None:
         return None, SchemaLookup(registry)
-    in_values, in_keys = mapping.value == "framed", mapping.key == "framed"
+    in_values, in_keys = mapping.value == "framed", mapping.key in ("framed", ANY)
     if not in_values and not in_keys:
         return mapping, None
     schemas = SchemaLookup(registry, in_values=in_values, in_keys=in_keys)

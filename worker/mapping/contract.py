@@ -37,6 +37,14 @@ def members_of(body: Body) -> dict[str, Any]:
     }
 
 
+def event_of(body: Body) -> tuple[bytes, bytes]:
+    """Key and value of an event of the contract."""
+    given = members_of(body)
+    if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:
+        given["text"] = None  # one of the two must be there
+    return body.entity_id.encode(), msgspec.json.encode(given)
+
+
 @dataclass(frozen=True, slots=True)
 class ContractWriter:
     """Maps records to events for `topic`, and to dead letters for `dlq_topic`.
@@ -89,10 +97,7 @@ class ContractWriter:
         return [self._event(body) for body in bodies]
 
     def _event(self, body: Body) -> tuple[Message, tuple[str, str]]:
-        given = members_of(body)
-        if given["type"] == "review.upserted" and not given.keys() & {"text", "sentences"}:
-            given["text"] = None  # one of the two must be there
-        key, value = body.entity_id.encode(), msgspec.json.encode(given)
+        key, value = event_of(body)
         if (size := message_bytes(key, value, [])) > self.max_bytes:
             raise BadEvent(
                 Reason.TOO_LARGE,
@@ -101,4 +106,5 @@ class ContractWriter:
                 Limit.EVENT_BYTES,
             )
         partition = self.partition_of(body.entity_id)
-        return Message(self.topic, partition, key, value, []), (given["type"], "applied")
+        kind = str(body.__struct_config__.tag)
+        return Message(self.topic, partition, key, value, []), (kind, "applied")

@@ -1,4 +1,6 @@
-"""A mapping file: TOML to the checked rules of each topic, with every error at its line."""
+"""A mapping file: TOML to the checked rules of each topic, with every error at its line; a file in
+Python is loaded by `function`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import msgspec
 from worker.errors import FileErrors
 from worker.facets.toml_lines import Place, line_of, parse_toml, positions
 from worker.mapping.expressions import Expressions
+from worker.mapping.function import load_function
 from worker.mapping.paths import ITEM, KEY, VALUE, Path, getter
 from worker.mapping.rules import ANY_OF, BODIES, Condition, Rule, RuleEvent, hidden_rules
 from worker.mapping.topic import TopicMapping
@@ -27,13 +30,17 @@ OF_TOPIC: Final = ("key", "value", "unwrap", "parse", "tombstone", "rule")
 OF_RULE: Final = ("name", "when", "when_present", "each", "emit", "event")
 
 
-def load_mapping(file: FilePath) -> dict[str, TopicMapping]:
-    """The mapping of each topic. Raises FileErrors with a line for each error."""
+def load_mapping(file: FilePath, topic: str = "") -> dict[str, TopicMapping]:
+    """The mapping of each topic that a TOML file names, or of `topic` by a file in Python, NAME.py.
+    Raises FileErrors with a line for each error.
+    """
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise FileErrors([f"{file}: cannot be read ({why})"]) from error
+    if file.suffix == ".py":
+        return {topic: load_function(file, text, topic)}
     try:
         content = parse_toml(text)
     except ValueError as error:

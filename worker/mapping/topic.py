@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -33,14 +34,16 @@ from worker.mapping.paths import (
 from worker.mapping.rules import MAX_BYTES, MAX_EVENTS, Rule
 
 BATCH: Final = b"application/cloudevents-batch"
+ANY: Final = "any"
+"""The form of keys that show theirs, for a mapping in Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMapping:
-    """The rules of a topic, and how its records are read.
+    """The rules of a topic, and how its records are read. A mapping in Python is of any topic.
 
     Attributes:
-        key: how keys are written: `plain` text, `json`, or `framed` JSON.
+        key: how keys are written: `plain` text, `json`, `framed` JSON, or ANY of these.
         value: how values are written: `json`, or `framed`.
         unwrap: the member that holds the payload of values and keys; None: there is no envelope.
         parse: paths of texts that are JSON themselves; they are parsed first, in this order.
@@ -74,7 +77,14 @@ class TopicMapping:
     @property
     def all_rules(self) -> tuple[Rule, ...]:
         """With that of null values."""
-        return self.rules if self.tombstone is None else (*self.rules, self.tombstone)
+        if self.tombstone is None or self.tombstone in self.rules:
+            return self.rules
+        return (*self.rules, self.tombstone)
+
+    @property
+    def is_of_any_topic(self) -> bool:
+        """True for a mapping in Python."""
+        return self.key == ANY
 
     @property
     def needs_headers(self) -> bool:
@@ -167,7 +177,7 @@ class TopicMapping:
         if record.value is not None:
             value = self._decoded(record.value, self.value, "value", record.headers)
         key = self._key(record)[0] if reads_key else None
-        is_batch = type(value) is list and _is_batch(headers, value)
+        is_batch = self.key != ANY and type(value) is list and _is_batch(headers, value)
         for body in value if is_batch else (value,):
             ce: dict[str, Any] = {}
             if reads_ce:
@@ -186,6 +196,8 @@ class TopicMapping:
         """The key, and the schema that its envelope brings. Raises BadEvent."""
         if (raw := record.key) is None:
             return None, None
+        if self.key == ANY:
+            return self._any_key(record, raw), None
         if self.key == "plain":
             if is_frame(raw):
                 raise unread_frame(raw, ', and key = "framed"').under("key: ")
@@ -194,6 +206,20 @@ class TopicMapping:
         if self.unwrap is not None and type(key) is dict and self.unwrap in key:
             return key[self.unwrap], key.get("schema")
         return key, None
+
+    def _any_key(self, record: Record, raw: bytes) -> Any:
+        """The content of a frame or of JSON, else the text, else the bytes. Raises BadEvent for a
+        frame whose schema cannot read it.
+        """
+        if is_frame(raw):
+            framed = self.unframe is not None
+            return self._decoded(raw, "framed", "key", record.headers) if framed else raw
+        try:
+            return parse(raw) if raw[:1] in (b"{", b"[", b'"') else raw.decode()
+        except (BadEvent, UnicodeDecodeError):
+            with suppress(UnicodeDecodeError):
+                return raw.decode()
+            return raw
 
     def _decoded(
         self, raw: bytes, form: str, part: str, headers: Sequence[tuple[str, bytes | None]]

@@ -232,13 +232,13 @@ def _expected(field: str, value: Any) -> Any:
 
 
 def _version(value: Any) -> Any:
-    is_digits = type(value) is str and value.isascii() and value.isdecimal()
-    if (is_digits and len(value) > 19) or (type(value) is int and value > MAX_VERSION):
+    if type(value) is str and INTEGER.fullmatch(value):
+        value = int(value)
+    is_longer = type(value) is str and value.isascii() and value.isdecimal()
+    if is_longer or (type(value) is int and value > MAX_VERSION):
         raise bad(f"review_version: {short(value)} is larger than 2^63-1, a version's largest")
     if type(value) is not str:
         return value
-    if INTEGER.fullmatch(value):
-        return int(value)
     time = None if value.replace(".", "").isdecimal() else to_timestamp(value)
     return value if time is None else microseconds(time)
 

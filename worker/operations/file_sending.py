@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +12,10 @@ from confluent_kafka import KafkaError
 
 from worker.errors import SetupError
 from worker.events import Record
+from worker.events.decode import RecordMapping
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
+from worker.mapping.contract import event_of
 from worker.operations.findings import Findings, counted, warn_left_out
 from worker.processing.config import event_limits
 from worker.settings import Settings
@@ -33,11 +35,16 @@ class SendReport(NamedTuple):
     seconds: float
 
 
-def survey(reviews: ReviewFiles, settings: Settings, findings: Findings) -> tuple[int, int]:
+def survey(
+    reviews: ReviewFiles,
+    settings: Settings,
+    findings: Findings,
+    mapping: RecordMapping | None = None,
+) -> tuple[int, int]:
     """The number of lines and the bytes of usable events; adds the others to the findings."""
     lines = size = 0
     with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-        for entry in judged(reviews, event_limits(settings)):
+        for entry in judged(reviews, event_limits(settings), mapping):
             if isinstance(entry, Faulty):
                 findings.add(entry)
                 lines += entry.lines
@@ -47,11 +54,16 @@ def survey(reviews: ReviewFiles, settings: Settings, findings: Findings) -> tupl
     return lines, size
 
 
-def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
+def check(
+    reviews: ReviewFiles,
+    settings: Settings,
+    first_line: int,
+    mapping: RecordMapping | None = None,
+) -> None:
     """Raise SetupError if a line cannot be used, after notes that name the first ones."""
     findings = Findings(reviews)
     try:
-        lines, _ = survey(reviews, settings, findings)
+        lines, _ = survey(reviews, settings, findings, mapping)
     except KeyboardInterrupt:
         output.note("interrupted: nothing was sent")
         raise
@@ -59,6 +71,7 @@ def check(reviews: ReviewFiles, settings: Settings, first_line: int) -> None:
         place = reviews.place(first_line)
         raise SetupError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
+        findings.note_groups()
         raise SetupError(
             f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used "
             f"({counted(findings.reasons)}), so nothing was sent: "
@@ -77,6 +90,7 @@ class Sending:
     settings: Settings
     first_line: int
     skip_bad: bool
+    mapping: RecordMapping | None = None
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -127,9 +141,15 @@ class Sending:
     def _records(self) -> Iterator[Record]:
         """The usable lines. Raises SetupError for a line that was usable before."""
         entries: Iterable[Entry | None] = self.reviews
-        for entry in judged(entries, event_limits(self.settings)) if self.skip_bad else entries:
+        if self.skip_bad or self.mapping is not None:
+            entries = judged(entries, event_limits(self.settings), self.mapping)
+        for entry in entries:
             self._lines += entry is not None
-            if isinstance(entry, Record):
+            if isinstance(entry, Record) and self.mapping is not None:
+                for body in self.mapping.read_all(entry):
+                    key, value = event_of(body)
+                    yield entry._replace(key=key, value=value)
+            elif isinstance(entry, Record):
                 yield entry
             elif entry is not None:
                 if not self.skip_bad:
@@ -187,7 +207,7 @@ class Acknowledged:
 
     def __init__(self) -> None:
         self._waiting: deque[int] = deque()
-        self._early: set[int] = set()
+        self._early: Counter[int] = Counter()  # of a line as often as it has events
         self._last = 0
 
     def expect(self, line: int) -> None:
@@ -197,9 +217,11 @@ class Acknowledged:
 
     def add(self, line: int) -> None:
         """Add a line that was acknowledged."""
-        self._early.add(line)
-        while self._waiting and self._waiting[0] in self._early:
-            self._early.remove(self._waiting.popleft())
+        self._early[line] += 1
+        while self._waiting and (count := self._early.pop(self._waiting[0], 0)):
+            first = self._waiting.popleft()
+            if count > 1:
+                self._early[first] = count - 1
 
     @property
     def next_line(self) -> int:
@@ -209,7 +231,7 @@ class Acknowledged:
     @property
     def beyond(self) -> int:
         """The number of acknowledged lines beyond `next_line`."""
-        return len(self._early)
+        return self._early.total()
 
 
 def paced(records: Iterator[Record], rate: float | None) -> Iterator[Record]:

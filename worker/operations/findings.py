@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from worker.events.dates import formats_of
 from worker.sources import BREAKS, HALVES, HEADER, WHERE, Faulty, ReviewFiles
 from worker.view import output
+from worker.view.groups import Groups
 
 MAX_NAMES = 5  # files that a message lists
 MAX_FINDINGS = 10  # unusable lines that are shown one by one
@@ -18,21 +19,24 @@ def first_names(names: Sequence[str]) -> str:
 
 
 class Findings:
-    """Unusable lines: the first ten are shown, all are counted by reason."""
+    """Unusable lines: the first ten are shown, all are counted by reason, more in groups."""
 
     def __init__(self, reviews: ReviewFiles) -> None:
         self._reviews = reviews
         self._count = 0
+        self._groups = Groups()
         self.reasons: Counter[str] = Counter()
 
     def add(self, fault: Faulty) -> None:
         """Count a line, or several, and show it while there are few."""
         self.reasons[fault.reason] += fault.lines
         self._count += 1
+        field, colon, detail = fault.detail.partition(":")
+        where = self._reviews.where(fault.line)
+        why = f"{fault.reason}: {self._reviews.named(field)}{colon}{detail}"
+        self._groups.add(where, why)
         if self._count <= MAX_FINDINGS:
-            field, colon, detail = fault.detail.partition(":")
-            where = self._reviews.where(fault.line)
-            output.note(f"{where}: {fault.reason}: {self._reviews.named(field)}{colon}{detail}")
+            output.note(f"{where}: {why}")
         elif self._count == MAX_FINDINGS + 1:
             output.note("more lines that cannot be used are counted, not shown")
 
@@ -41,10 +45,16 @@ class Findings:
         """The number of unusable lines."""
         return self.reasons.total()
 
+    def note_groups(self) -> None:
+        """Write how often equal reasons occurred, if not all lines were shown."""
+        if self._count > MAX_FINDINGS:
+            self._groups.note()
+
     def complain(self, lines: int, unit: str) -> None:
         """Warn about files without a record, and write one error line about all unusable lines."""
         if empty := self._reviews.empty:
             output.note(f"warning: no reviews and no events in {first_names(empty)}")
+        self.note_groups()
         if self.total:
             output.complain(
                 f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"

@@ -10,7 +10,6 @@ import msgspec
 
 from worker.errors import SetupError
 from worker.events import Limits, Record, Rejected, decode
-from worker.events.codec import is_framed
 from worker.events.decode import Decoded, check_several
 from worker.events.internal_errors import internal_error
 from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
@@ -24,16 +23,9 @@ from worker.mapping.paths import is_there
 from worker.mapping.rules import Rule
 from worker.registry.lookup import SchemaLookup
 from worker.settings import Settings
-from worker.sources.archive_files import milliseconds
+from worker.sources.mapped import mapping_of, record_of
 from worker.sources.opened import OpenedFile
 
-RECORD_MEMBERS: Final = {
-    *("topic", "partition", "offset", "timestamp", "key", "headers", "value"),
-    *("tstype", "ts", "broker", "payload"),
-}
-"""Members of a line that is a record, also one of `kcat -J`. Any other line is a record's value."""
-NO_SCHEMA: Final = b"\0\0\0\0\1"
-"""A frame before decoded keys."""
 IGNORED: Final = "ignored"
 DEAD_LETTER: Final = "dead letter"
 
@@ -78,12 +70,8 @@ class MappingCheck:
         """The outcomes of a record of one of the topics: several events, or one other outcome.
         Raises SetupError for another topic.
         """
-        mapping = self.topics.get(record.topic)
-        if mapping is None:
-            raise SetupError(
-                f"{place}: the mapping has no topic {record.topic or 'for it'}, only "
-                f"{', '.join(self.topics)}: name one with --topic"
-            )
+        mapping = mapping_of(self.topics, record.topic, place, "name one with --topic")
+        self.topics.setdefault(record.topic, mapping)
         if record.topic in self.schemas:
             self.schemas[record.topic].require([record])
         rule = mapping.rule_of(record)
@@ -170,9 +158,8 @@ class MappingCheck:
         if EMPTY in kinds and FILLED not in kinds:
             paths = ", ".join(path.text for items in rule.of_items for path in items.paths)
             yield f"{topic}: {rule.name} took no member of any list: is {paths} misspelt?"
-        for name in names:
-            number, first = self.noted.get((topic, rule.name, LEFT_OUT, name), (0, ""))
-            if number:
+        for (*by, kind, name), (number, first) in self.noted.items():
+            if (*by, kind) == (topic, rule.name, LEFT_OUT):
                 out = f"left {name} out of {number:,} events, such as {first}"
                 yield f"{topic}: {rule.name} {out}"
         for path, is_seen in self.joined.get((topic, rule.name), {}).items():
@@ -216,23 +203,13 @@ def records_of_file(path: str, topics: Mapping[str, TopicMapping]) -> Iterator[t
     archives write it, or else a record's value. A line that names no topic is of the only one.
     Raises SetupError.
     """
-    only = next(iter(topics)) if len(topics) == 1 else ""
     with OpenedFile(path, path, {}) as file:
         if file.format.kind != "json":
             raise SetupError(f"{path} is not a file of JSON lines: write a record on each")
         for number, line in enumerate(file.lines(), start=1):
             if line is None or not line.strip():
                 continue
-            record = _record(line.strip(), number - 1, only)
-            if (mapping := topics.get(record.topic)) is not None:
-                record = record._replace(key=_framed(record.key, mapping.key))
-            yield f"line {number}", record
-
-
-def _framed(content: bytes | None, form: str) -> bytes | None:
-    if form == "framed" and content is not None and not is_framed(content):
-        return NO_SCHEMA + content
-    return content
+            yield f"line {number}", record_of(line, number - 1, topics)
 
 
 def records_of_topics(
@@ -257,46 +234,3 @@ def records_of_topics(
                     place = f"{partition}:{record.offset}"
                     refused = record.refused if mapping.reads_headers else None
                     yield place, record._replace(headers=tuple(headers.items()), refused=refused)
-
-
-def _record(line: bytes, number: int, topic: str) -> Record:
-    try:
-        members = msgspec.json.decode(line)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        members = None
-    if not isinstance(members, dict) or not _is_record(members):
-        return Record(topic, 0, number, -1, None, line)
-    value = members["value"] if "value" in members else members["payload"]
-    try:
-        moment = milliseconds(members.get("timestamp", members.get("ts")))
-    except (TypeError, ValueError):
-        moment = -1
-    offset = members.get("offset", number)
-    return Record(
-        str(members.get("topic", topic)),
-        0,
-        offset if type(offset) is int else number,
-        moment,
-        _bytes(members.get("key")),
-        _bytes(value),
-        tuple(_headers(members.get("headers"))),
-    )
-
-
-def _is_record(members: Mapping[str, Any]) -> bool:
-    has_value = "value" in members or ("payload" in members and "topic" in members)
-    return has_value and members.keys() <= RECORD_MEMBERS
-
-
-def _headers(given: Any) -> Iterator[tuple[str, bytes | None]]:
-    if isinstance(given, list):  # kcat's: name, value, name, value
-        given = dict(zip(given[::2], given[1::2], strict=False))
-    if isinstance(given, dict):
-        yield from ((str(name), _bytes(value)) for name, value in given.items())
-
-
-def _bytes(value: Any) -> bytes | None:
-    """A text as it is; anything else as JSON."""
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)

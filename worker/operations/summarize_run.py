@@ -16,6 +16,8 @@ import msgspec
 
 from worker.events import Message, Record
 from worker.events.codec import DEFAULT
+from worker.events.decode import RecordMapping
+from worker.events.notes import LEFT_OUT
 from worker.operations.findings import Findings, counted, warn_left_out
 from worker.operations.languages import Languages
 from worker.processing.config import check_index, configured_engine, processor_config
@@ -57,6 +59,7 @@ class Outcome:
     ignored: Counter[str] = field(default_factory=Counter)  # ignored events by reason
     entities: set[str] = field(default_factory=set)  # those that an event had an effect on
     future_dates: int = 0  # see `Stats`
+    left_out: Counter[str] = field(default_factory=Counter)  # values that a mapping could not read
 
 
 class FileSummarizer:
@@ -68,10 +71,12 @@ class FileSummarizer:
         topic: str,
         engine: EmbeddingEngine | None,
         vectors: VectorStore | None = None,
+        mapping: RecordMapping | None = None,
     ) -> None:
         """Works as on an input topic of one partition. Raises SetupError."""
         check_index(settings.index)
-        config = replace(processor_config(settings, 1, engine), input_topic=topic, output=DEFAULT)
+        made = processor_config(settings, 1, engine, mapping=mapping)
+        config = replace(made, input_topic=topic, output=DEFAULT)
         self._processor = ProcessorInMemory(config, engine, vectors)
 
     def take(self, records: Sequence[Record]) -> Outcome:
@@ -80,6 +85,8 @@ class FileSummarizer:
         for batch in self._processor.process(records):
             outcome.entities.update(key.entity_id for key in batch.touched)
             outcome.future_dates += batch.stats.future_dates
+            for (kind, name), count in batch.stats.mapping_notes.items():
+                outcome.left_out[name] += count if kind == LEFT_OUT else 0
             for (_, name), count in batch.stats.outcomes.items():
                 if name.startswith("ignored:"):
                     outcome.ignored[name.removeprefix("ignored:")] += count
@@ -218,8 +225,10 @@ class SummarizeRun:
     settings: Settings
     form: AllChanges
     sink: Sink
+    mapping: RecordMapping | None = None
 
     def __post_init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
         self._findings = Findings(self.reviews)
         self._ignored: Counter[str] = Counter()
         self._entities: set[str] = set()
@@ -253,9 +262,12 @@ class SummarizeRun:
                         "warning: another process writes the vector store: "
                         "vectors embedded here are not kept"
                     )
-            self._summarizer = FileSummarizer(settings, reviews.topic, engine, vectors)
+            self._summarizer = FileSummarizer(
+                settings, reviews.topic, engine, vectors, self.mapping
+            )
             reads = facts_of(engine).languages
-            if settings.facets and engine is not None and reads is not None:
+            is_of_texts = engine is not None and self.mapping is None
+            if settings.facets and is_of_texts and reads is not None:
                 self._languages = Languages(reads)
             is_coalesced = settings.emit == "coalesced"
             entries = self._entries()
@@ -284,6 +296,7 @@ class SummarizeRun:
         self._ignored += outcome.ignored
         self._entities |= outcome.entities
         self._future_dates += outcome.future_dates
+        self._left_out += outcome.left_out
         self._changes += sum(change.value is not None for change in outcome.changes)
         with progress.hidden():
             self.sink.write(self.form.at_once(outcome))
@@ -297,6 +310,9 @@ class SummarizeRun:
             for part in self.form.at_end(self._summarizer):
                 self.sink.write(part)
         warn_left_out(self.reviews)
+        for name, count in self._left_out.items():
+            events = output.many(count, "events")
+            output.note(f"warning: {name} was left out of {events}: it could not be read")
         if self._future_dates:
             dates = output.many(self._future_dates, "dates")
             output.note(f"warning: {dates} after 2099: facets take these reviews as undated")

@@ -194,7 +194,8 @@ class Replay:
         if mapping is not None and mapping.reads_headers and request.history is not None:
             raise SetupError(
                 f"COVERSUMM_MAPPING={self.settings.mapping} reads headers of {mapping.topic} (ce, "
-                "header:NAME), and an archive has none: replay from the topic"
+                "header:NAME, in Python the word headers), and an archive has none: replay from "
+                "the topic"
             )
         return parts.config(partitions, request.emit, request.selection)
 

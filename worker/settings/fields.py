@@ -58,7 +58,7 @@ class Fields:
     mapping: Path | None = setting(  # noqa: RUF009 - it is a field
         None,
         kinds.FILE,
-        "TOML file of rules that read an input topic with fields of its own, see "
+        "File that reads an input topic with fields of its own, in TOML or Python (NAME.py), see "
         "[connect](../connect.md); without one the topic has the contract's events",
     )
     schema_registry_url: str | None = setting(

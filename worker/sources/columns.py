@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from worker.errors import SetupError
 from worker.events import Record
-from worker.events.bare import FIELDS, WHERE, Reading, read_review
+from worker.events.bare import BYTES, FIELDS, WHERE, Reading, read_review
 from worker.events.json_codec import HALF
 from worker.facets.toml_lines import near
 
@@ -18,6 +18,7 @@ CELLS: Final = tuple(name for name in FIELDS if name not in ("sentences", "embed
 """The fields that a cell of a table can hold."""
 MEMBERS: Final = (*FIELDS, "type", "review_version", "sentence_ids", "reason")
 """The fields that a column of Parquet or a member of JSON can hold, including those of events."""
+IDS: Final = ("entity_id", "review_id", "author_id")
 _NEEDED: Final = ("entity_id", "review_id", "text")
 _MOST_SHOWN: Final = 20
 _NO_VALUES: Final = frozenset({"", "NULL", r"\N"})
@@ -74,6 +75,19 @@ def with_text(
     names = [fields.get(field, field) for field in ("text", "sentences")]
     if row.keys().isdisjoint(names) and "." not in str(row.get("type", "")):
         row |= {name: None for name in names[:1] if name in columns}
+    return row
+
+
+def with_text_ids(
+    row: dict[str, Any], ids: Set[str], fields: Mapping[str, str]
+) -> dict[str, Any] | str:
+    """A row of Parquet whose ids are texts; why it has none if their bytes are no text."""
+    for name in ids & row.keys():
+        if type(value := row[name]) is bytes:
+            try:
+                row[name] = value.hex() if BYTES in fields else value.decode()
+            except UnicodeDecodeError:
+                return f"{name}: {len(value)} bytes that are not UTF-8; for digits: --bytes hex"
     return row
 
 

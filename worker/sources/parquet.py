@@ -124,16 +124,20 @@ class ParquetTable:
         )
 
     def rows(
-        self, columns: Collection[str], groups: Sequence[int] | None = None
+        self,
+        columns: Collection[str],
+        groups: Sequence[int] | None = None,
+        as_bytes: Collection[str] = (),
     ) -> Iterator[Row | str]:
         """Each row's values that are not null, of these columns, in order; for a row with text that
         is not UTF-8 a message that names its column.
 
-        `groups`: the row groups to read, None for all. Raises SetupError where the file
+        `groups`: the row groups to read, None for all; `as_bytes`: names of columns whose bytes may
+        be no text. Raises SetupError where the file
         cannot be read to its end.
         """
         for batch in self.batches(columns, groups):
-            yield from self.taken_apart(batch)
+            yield from self.taken_apart(batch, {*_AS_BYTES, *as_bytes})
 
     def taken_apart(self, batch: Any, as_bytes: Collection[str] = _AS_BYTES) -> Iterator[Row | str]:
         """The same of one batch; `as_bytes`: the names of columns and members whose bytes are no

@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from worker.errors import SetupError
 from worker.events import Limits, Reason, Record, Rejected, decode
-from worker.events.bare import SKIPPED, Reading, read_json, read_row
+from worker.events.bare import SKIPPED, ParsedLine, Reading, read_json, read_row
+from worker.events.decode import RecordMapping
 from worker.sources.columns import (
     BAD_ROW,
     CELLS,
+    IDS,
     MEMBERS,
     Entry,
     Faulty,
@@ -29,6 +31,7 @@ from worker.sources.columns import (
     review_of,
     rows,
     with_text,
+    with_text_ids,
 )
 from worker.sources.opened import STDIN, UNREADABLE, Closing, OpenedFile, check_stdin
 from worker.sources.parquet import ParquetTable
@@ -84,9 +87,11 @@ class ReviewFiles(Closing):
         first_line: int = 1,
         by_name: bool | None = None,
         stdin: str = STDIN,
+        as_they_are: bool = False,
     ) -> None:
         """`fields` has columns or members by field; `first_line`: of the first file, where to
-        begin; `stdin`: where a copy of standard input is.
+        begin; `stdin`: where a copy of standard input is; `as_they_are`: lines are of JSON, for a
+        `LineMapping`.
 
         `by_name`: whether a line is called by its file too; without it, if there are several.
         """
@@ -95,6 +100,7 @@ class ReviewFiles(Closing):
         self._first_line = first_line
         self._by_name = len(paths) > 1 if by_name is None else by_name
         self._stdin = stdin
+        self._as_they_are = as_they_are
         self._opened = ExitStack()
         self._begins = [0]
         """Lines before each file so far."""
@@ -195,6 +201,8 @@ class ReviewFiles(Closing):
         path, name = self._paths[place], self._name(place)
         file = OpenedFile(self._stdin if path == STDIN else path, name, self.fields)
         opened.enter_context(file)
+        if self._as_they_are and file.format.kind != "json":
+            raise SetupError(f"{name} is not a file of JSON lines: write a record on each")
         parquet = file.table() if file.format.kind == "parquet" else None
         if parquet is not None:
             check_columns(parquet.columns, self.fields, name, MEMBERS)
@@ -235,7 +243,9 @@ class ReviewFiles(Closing):
                 continue
             self._lines = self._height
             if line.strip():
-                yield from self._records(read_json(line, self.fields))
+                as_it_is = Reading(ParsedLine(None, line.strip()), {})
+                reading = as_it_is if self._as_they_are else read_json(line, self.fields)
+                yield from self._records(reading)
 
     def _table(self) -> Iterator[Entry]:
         header: list[str] | None = None
@@ -258,10 +268,15 @@ class ReviewFiles(Closing):
                 yield from self._records(review_of(cells, self.fields, names))
 
     def _rows(self, table: ParquetTable) -> Iterator[Entry]:
-        wanted = columns_of(self.fields, MEMBERS)
-        for self._lines, row in enumerate(table.rows(wanted), start=1):
+        wanted, ids = (
+            columns_of(self.fields, MEMBERS),
+            columns_of(self.fields, IDS) - {"created_at"},
+        )
+        for self._lines, row in enumerate(table.rows(wanted, as_bytes=ids), start=1):
             self._height = self._lines
             self._is_empty = False
+            if not isinstance(row, str):
+                row = with_text_ids(row, ids, self.fields)
             if isinstance(row, str):
                 yield Faulty(self.lines, BAD_ROW, row)
             else:
@@ -322,14 +337,16 @@ def timely(
 _TOLERATED = {Reason.WRONG_DIMENSION, Reason.WRONG_MODEL, Reason.NO_EMBEDDING}
 
 
-def judged(entries: Iterable[Entry | None], limits: Limits) -> Iterator[Entry]:
+def judged(
+    entries: Iterable[Entry | None], limits: Limits, mapping: RecordMapping | None = None
+) -> Iterator[Entry]:
     """The entries, with Faulty for records that every worker would reject.
 
     Errors that depend on the worker's model (dimension, name, embedding) are left to the worker.
     """
     for entry in entries:
         if isinstance(entry, Record):
-            (event,) = decode([entry], limits)
+            (event,) = decode([entry], limits, mapping=mapping)
             if isinstance(event, Rejected) and event.reason not in _TOLERATED:
                 yield Faulty(entry.offset + 1, event.reason, event.detail)
                 continue

@@ -1,11 +1,16 @@
-{{- define "coversumm.mappingFile" -}}
-/etc/coversumm/mapping.toml
+{{- /* The mapping of the workers or a bridge, and its file's name: [root, values] */ -}}
+{{- define "coversumm.mapping" -}}
+{{- $values := (index . 0).Values -}}
+{{- dict "text" ((index . 1).mapping | default $values.mapping) "file" ((index . 1).mappingFile | default $values.mappingFile) | toJson -}}
 {{- end -}}
 
-{{- /* Another text is another object: pods restart with it, and a rollback finds the old one. [root, text] */ -}}
+{{- /* Another text is another object: pods restart with it, and a rollback finds the old one. [root, values] */ -}}
 {{- define "coversumm.mappingName" -}}
-{{- with index . 1 -}}
-{{ include "coversumm.fullname" (index $ 0) }}-mapping-{{ sha256sum . | trunc 8 }}
+{{- with include "coversumm.mapping" . | fromJson -}}
+{{- if .text -}}
+{{- $file := ne .file "mapping.toml" | ternary .file "" -}}
+{{ include "coversumm.fullname" (index $ 0) }}-mapping-{{ printf "%s%s" .text $file | sha256sum | trunc 8 }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -29,5 +34,5 @@
 
 {{- /* The ConfigMap of the workers' mapping; empty without one, and if bridges have it. */ -}}
 {{- define "coversumm.workersMapping" -}}
-{{- if not (or .Values.bridge.enabled .Values.bridges) }}{{ include "coversumm.mappingName" (list . .Values.mapping) }}{{ end -}}
+{{- if not (or .Values.bridge.enabled .Values.bridges) }}{{ include "coversumm.mappingName" (list . .Values) }}{{ end -}}
 {{- end -}}

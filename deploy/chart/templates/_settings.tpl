@@ -16,7 +16,7 @@
   "INPUT_TOPIC" (first .Values.kafka.inputTopics)
   "OUTPUT_TOPIC" .Values.kafka.outputTopic
   "APP_ID" .Values.kafka.applicationId -}}
-{{- if include "coversumm.workersMapping" . }}{{ $_ := set $settings "MAPPING" (include "coversumm.mappingFile" .) }}{{ end -}}
+{{- if include "coversumm.workersMapping" . }}{{ $_ := set $settings "MAPPING" (printf "/etc/coversumm/%s" .Values.mappingFile) }}{{ end -}}
 {{- with .Values.kafka.errorTopic }}{{ $_ := set $settings "DLQ_TOPIC" . }}{{ end -}}
 {{- with .Values.web }}
 {{- with .path }}{{ $_ := set $settings "WEB_PATH" . }}{{ end -}}
