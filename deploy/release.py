@@ -114,7 +114,7 @@ def members(archive: Path) -> Iterator[tuple[str, bytes]]:
 def chart(source: Path, digest: str, epoch: int) -> bytes:
     """The packaged chart, whose default image is the one of this digest."""
     folder = source / "deploy" / "chart"
-    files = {f"{NAME}/{one.relative_to(folder)}": one.read_bytes() for one in files_in(folder)}
+    files = {f"{NAME}/{file.relative_to(folder)}": file.read_bytes() for file in files_in(folder)}
     files[f"{NAME}/Chart.yaml"] += f"  {DIGEST}: {digest}\n".encode()  # the last annotation
     return pack(files.items(), epoch)
 
@@ -127,7 +127,7 @@ def write_texts(source: Path, version: str, digest: str, epoch: int, target: Pat
     (target / name).write_bytes(content)
     (target / f"{NAME}-{version}.tgz").write_bytes(chart(source, digest, epoch))
     top, folder = f"{NAME}-schemas-{version}", source / "schemas"
-    files = [(f"{top}/{one.relative_to(folder)}", one.read_bytes()) for one in files_in(folder)]
+    files = [(f"{top}/{file.relative_to(folder)}", file.read_bytes()) for file in files_in(folder)]
     license_ = (f"{top}/LICENSE", (source / "LICENSE").read_bytes())
     (target / f"{top}.tar.gz").write_bytes(pack([*files, license_], epoch))
     for kind in "asyncapi", "openapi":
@@ -157,7 +157,7 @@ def check_tools() -> None:
     """Raise Refused, and name the tools that are missing. There is no release without an image."""
     engines = os.environ.get("ENGINE", "docker podman buildah").split()
     backend = project(ROOT)["build-system"]["requires"]
-    pins = [one.partition("==") for one in backend]
+    pins = [requirement.partition("==") for requirement in backend]
     compiler = os.environ.get("CC", "cc")
     needed = {
         f"a C compiler ({compiler})": _works(compiler, "--version"),

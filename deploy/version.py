@@ -74,7 +74,7 @@ def write_version(root: Path, version: str, day: str) -> None:
     changelog = root / "CHANGELOG.md"
     changelog.write_text(dated(changelog.read_text(), version, day))
     old = project(root)["project"]["version"]
-    for file in (one for name in VERSIONED for one in files_in(root / name)):
+    for file in (file for name in VERSIONED for file in files_in(root / name)):
         # In pyproject.toml the first is the project's own; others may be those of packages.
         count = 1 if file.name == "pyproject.toml" else 0
         whole = rf"(?<![\d.]){re.escape(old)}(?!\.?\d)"

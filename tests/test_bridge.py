@@ -86,10 +86,13 @@ class Group:
 
     def committed(self, places: list[TopicPartition], _seconds: float) -> list[TopicPartition]:
         found = []
-        for one in places:
-            note, offset = self.notes.get(one.partition, ""), self.offsets.get(one.partition)
+        for partition in places:
+            note, offset = (
+                self.notes.get(partition.partition, ""),
+                self.offsets.get(partition.partition),
+            )
             offset = OFFSET_INVALID if offset is None else offset
-            found.append(TopicPartition(SOURCE, one.partition, offset, metadata=note))
+            found.append(TopicPartition(SOURCE, partition.partition, offset, metadata=note))
         return found
 
     def get_watermark_offsets(
@@ -351,7 +354,7 @@ def test_an_offset_that_no_bridge_committed_is_logged(
 ) -> None:
     site.group.offsets, site.group.notes = {0: 2, 1: 1}, {0: "topics shop reviews reviews"}
     site.run()
-    (line,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    (line,) = [line.message for line in caplog.records if line.levelname == "WARNING"]
     assert line.startswith("no bridge has committed the offset 1 of shop [1]")
 
 
@@ -463,7 +466,7 @@ def test_a_list_of_topics_names_each_once(sources: str, words: str) -> None:
 def test_each_topic_of_a_list_has_the_group_and_dead_letters_that_it_has_alone() -> None:
     file = Path("mapping.toml")
     both = settings_of_sources(SETTINGS, "shop, other", file)
-    assert both == [bridge_settings(SETTINGS, one, file) for one in ("shop", "other")]
+    assert both == [bridge_settings(SETTINGS, name, file) for name in ("shop", "other")]
 
 
 def test_several_topics_are_ready_together_and_end_together(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def asked(site: Site, path: str, *paths: str) -> list[tuple[int, Any, bytes]]:
         found = []
         try:
             async with ClientSession() as client:
-                for one in paths:
-                    url = URL(origin + one, encoded=True)
+                for address in paths:
+                    url = URL(origin + address, encoded=True)
                     async with client.get(url, allow_redirects=False) as answer:
                         found.append((answer.status, answer.headers, await answer.read()))
         finally:
@@ -51,20 +51,22 @@ def test_all_but_probes_answers_the_same_with_the_path_and_without(path: str) ->
     site = Site()
     plain = asked(site, "", *BOTH)
     for prefix in ("", path):
-        found = asked(site, path, *(prefix + one for one in BOTH))
-        assert [(one[0], one[2]) for one in found] == [(one[0], one[2]) for one in plain]
-    assert [one[0] for one in plain].count(200) == 9
+        found = asked(site, path, *(prefix + spelling for spelling in BOTH))
+        assert [(answer[0], answer[2]) for answer in found] == [
+            (answer[0], answer[2]) for answer in plain
+        ]
+    assert [answer[0] for answer in plain].count(200) == 9
     probes = sorted(PROBES)
-    assert [one[0] for one in asked(site, path, *probes)] == [200] * 3
+    assert [answer[0] for answer in asked(site, path, *probes)] == [200] * 3
     hidden = [*probes, "/%68ealthz", "//metrics"]
-    assert [one[0] for one in asked(site, path, *(path + one for one in hidden))] == [404] * 5
+    assert [name[0] for name in asked(site, path, *(path + name for name in hidden))] == [404] * 5
 
 
 def test_links_of_the_page_need_a_slash_at_the_end() -> None:
     ((status, headers, _),) = asked(Site(), "/reviews", "/reviews")
     assert (status, headers["Location"]) == (308, "/reviews/")
     others = asked(Site(), "/reviews", "/reviewsx", "/reviewsx/", "/review/", "/reviews/reviews/")
-    assert [one[0] for one in others] == [404] * 4
+    assert [answer[0] for answer in others] == [404] * 4
 
 
 @pytest.mark.parametrize("entity_id", ["reviews", "/reviews", "a/b", "%2F", "é", "x/summary"])

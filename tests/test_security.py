@@ -77,9 +77,9 @@ def keyword(call: ast.Call, name: str) -> Any:
     """The constant given for a keyword, None where there is none."""
     return next(
         (
-            one.value.value
-            for one in call.keywords
-            if one.arg == name and isinstance(one.value, ast.Constant)
+            keyword.value.value
+            for keyword in call.keywords
+            if keyword.arg == name and isinstance(keyword.value, ast.Constant)
         ),
         None,
     )
@@ -100,7 +100,9 @@ def test_nothing_that_is_read_is_run() -> None:
             if name in ("WriteBatch", "Options") and "rocksdict" in imported(tree):
                 assert keyword(call, "raw_mode") is True, place
             if name == "Rdict":
-                given = len(call.args) > 1 or any(one.arg == "options" for one in call.keywords)
+                given = len(call.args) > 1 or any(
+                    keyword.arg == "options" for keyword in call.keywords
+                )
                 assert given, f"{place}: rocksdict's own options are not raw"
 
 
@@ -131,7 +133,7 @@ def test_fausts_serializers_cannot_be_reached_from_a_topic(app: CoverSummApp) ->
     changelogs = {table.changelog_topic_name for table in app.tables.values()}
     assert changelogs == {"coversumm-worker-entities-changelog"}
     serializers = {app.conf.key_serializer, app.conf.value_serializer}
-    assert not any("pickle" in str(one) for one in serializers)
+    assert not any("pickle" in str(serializer) for serializer in serializers)
 
 
 def test_the_app_listens_on_localhost_unless_told_otherwise(app: CoverSummApp) -> None:
@@ -169,14 +171,14 @@ def test_the_app_has_the_workers_pages_and_no_others(app: CoverSummApp) -> None:
 # -- secrets ---------------------------------------------------------------------------------------
 
 MARKER = "MARKER-of-a-secret"
-SECRETS = {one.variable: MARKER for one in settings_by_field().values() if one.secret}
+SECRETS = {setting.variable: MARKER for setting in settings_by_field().values() if setting.secret}
 
 
 def test_every_password_is_a_secret() -> None:
     assert SECRETS.keys() == {
         v
-        for one in settings_by_field().values()
-        if re.search("(PASSWORD|TOKEN|SECRET)$", v := one.variable)
+        for setting in settings_by_field().values()
+        if re.search("(PASSWORD|TOKEN|SECRET)$", v := setting.variable)
     }
 
 

@@ -169,7 +169,7 @@ def test_bad_ones_are_counted_and_can_be_left_out(stays):
         stays.add(given)
     stays.add(given, skip_bad=True)
     assert stays.summary("e").review_count == 3
-    assert [(one.position, one.reason) for one in stays.skipped] == [
+    assert [(skipped.position, skipped.reason) for skipped in stays.skipped] == [
         (1, "bad_field"),
         (3, "bad_field"),
         (4, "bad_json"),
@@ -264,13 +264,13 @@ def test_a_short_view(stays):
     stays.add([review(number, "x" * number + ". Same.") for number in range(1, 20)])
     view = stays.short_view("e", threshold=0.99)
     assert view.review_count == 19
-    assert sum(one.stands_for for one in view.sentences) <= view.sentence_count
+    assert sum(sentence.stands_for for sentence in view.sentences) <= view.sentence_count
     assert view.sentences[0].sentence_id == stays.summary("e").sentences[0].sentence_id
     assert len(stays.short_view("e", sentences=1).sentences) == 1
     assert (
         sum(
-            len(one.text.split())
-            for one in stays.short_view("e", words=2, threshold=0.99).sentences
+            len(sentence.text.split())
+            for sentence in stays.short_view("e", words=2, threshold=0.99).sentences
         )
         == 2
     )
@@ -295,7 +295,7 @@ def test_facets(tmp_path):
     (first, *_) = stays.overview("e", sentences=2).sentences
     assert (first.facet, first.text) == ("critics", view.facets[0].sentences[0].text)
     stays.remove("e", "r2")
-    assert [one.changed for one in stays.facet_changes] == [["critics"]]
+    assert [change.changed for change in stays.facet_changes] == [["critics"]]
     for ask in (stays.facets, stays.overview):
         with pytest.raises(KeyError, match="nobody"):
             ask("nobody")
@@ -315,7 +315,7 @@ def test_facets_of_a_language(tmp_path):
     stays = Summarizer(k=3, embedder=FakeEngine(), facets=path)
     words = "Nice. Quiet place. So clean. Friendly. We slept well."
     stays.add([review(1, words, language="en"), review(2, "Bien. Calme.", language="fr")])
-    assert [one.label for one in stays.facets("e", language="fr").facets] == [
+    assert [facet.label for facet in stays.facets("e", language="fr").facets] == [
         "everything (fr)",
         "new (fr)",
     ]

@@ -65,7 +65,7 @@ def connected_options(seconds=30):
             client.list_topics(timeout=1)
             return options
         client.poll(0)
-        for text, names in (_refusal(one, options) for one in errors):
+        for text, names in (_refusal(error, options) for error in errors):
             if names:
                 sys.exit(f"{text}: check {names}")
     sys.exit(f"no answer from {options['bootstrap.servers']}: check {_ADDRESS}")

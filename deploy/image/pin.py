@@ -34,10 +34,10 @@ def pins(*what: str) -> list[str]:
     command += ["--ignore-installed", "--only-binary=:all:", "--report", "-", *what]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return sorted(
-        f"{one['metadata']['name']}=={one['metadata']['version']} "
-        f"--hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
-        for one in json.loads(done.stdout)["install"]
-        if one["metadata"]["name"] not in (WORKER, NOT_NEEDED)
+        f"{package['metadata']['name']}=={package['metadata']['version']} "
+        f"--hash=sha256:{package['download_info']['archive_info']['hashes']['sha256']}"
+        for package in json.loads(done.stdout)["install"]
+        if package["metadata"]["name"] not in (WORKER, NOT_NEEDED)
     )
 
 

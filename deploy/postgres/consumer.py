@@ -8,7 +8,7 @@ import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from kafka_env import connected_options  # deploy/examples/kafka_env.py: take it along
 
-TABLES = {topic: table for table, topic in (one.split("=") for one in sys.argv[1:])}
+TABLES = {topic: table for table, topic in (pair.split("=") for pair in sys.argv[1:])}
 POSITION = "SELECT next_offset FROM kafka_offsets WHERE topic = %s AND partition = %s"
 ADVANCE = """INSERT INTO kafka_offsets AS known VALUES (%s, %s, %s) ON CONFLICT (topic, partition)
 DO UPDATE SET next_offset = excluded.next_offset WHERE known.next_offset = %s"""
@@ -43,9 +43,9 @@ def store(messages):
         for place, end in ends.items():
             if not database.execute(ADVANCE, (*place, end, known[place])).rowcount:
                 sys.exit(f"another consumer writes {place}: run one process for a topic")
-        for one in {(message.topic(), message.key()): message for message in messages}.values():
-            table, key = TABLES[one.topic()], one.key().decode().replace("\0", "\ufffd")
-            body = one.value() and NUL.sub(r"\1\\ufffd", one.value().decode())
+        for latest in {(message.topic(), message.key()): message for message in messages}.values():
+            table, key = TABLES[latest.topic()], latest.key().decode().replace("\0", "\ufffd")
+            body = latest.value() and NUL.sub(r"\1\\ufffd", latest.value().decode())
             change = json.loads(body) if body else LAST
             database.execute(DELETE.format(table), (key, change["epoch"], change["sequence"]))
             if body:
@@ -55,6 +55,6 @@ def store(messages):
 
 with psycopg.connect(autocommit=True) as database, Consumer(CONFIG) as consumer:
     consumer.assign(assigned := list(positions()))
-    known = {(one.topic, one.partition): one.offset for one in assigned}
+    known = {(partition.topic, partition.partition): partition.offset for partition in assigned}
     while True:
         store(consumer.consume(1000, timeout=0.5))

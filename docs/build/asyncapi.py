@@ -120,10 +120,10 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
-        "channels": {name: _channel(one, schemas) for name, one in CHANNELS.items()},
+        "channels": {name: _channel(channel, schemas) for name, channel in CHANNELS.items()},
         "operations": {
-            f"{one.action}{name[0].upper()}{name[1:]}": _operation(name, one)
-            for name, one in CHANNELS.items()
+            f"{channel.action}{name[0].upper()}{name[1:]}": _operation(name, channel)
+            for name, channel in CHANNELS.items()
         },
         "components": {"schemas": schemas},
     }

@@ -65,12 +65,14 @@ def values_schema() -> dict[str, Any]:
     """The JSON Schema of the chart's values. It rejects unknown values and settings."""
     settings = settings_by_field()
     command_line = {
-        _short(one): _of_setting(field, one)
-        for field, one in settings.items()
-        if field not in OF_KAFKA and not one.secret
+        _short(setting): _of_setting(field, setting)
+        for field, setting in settings.items()
+        if field not in OF_KAFKA and not setting.secret
     }
     references = {
-        _short(one): _REFERENCE for field, one in settings.items() if field != "bootstrap_servers"
+        _short(setting): _REFERENCE
+        for field, setting in settings.items()
+        if field != "bootstrap_servers"
     }
     of_a_part = {
         "commandLine": {"$ref": "#/properties/commandLine"},
@@ -105,13 +107,13 @@ def _with_types(schema: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str
     """
     properties, required = dict(schema.get("properties", {})), []
     for name, default in defaults.items():
-        one = properties.get(name, {"type": [_TYPES[type(default)], "null"]})
+        node = properties.get(name, {"type": [_TYPES[type(default)], "null"]})
         if isinstance(default, dict) and default:
-            one = _with_types(one, default)
-        is_used = default or default is False or {CLOSED, "$ref", "allOf"} & one.keys()
-        if is_used and "null" not in one.get("type", "") and None not in one.get("enum", ()):
+            node = _with_types(node, default)
+        is_used = default or default is False or {CLOSED, "$ref", "allOf"} & node.keys()
+        if is_used and "null" not in node.get("type", "") and None not in node.get("enum", ()):
             required.append(name)
-        properties[name] = one
+        properties[name] = node
     return {**schema, "properties": properties} | (
         {"required": required} if CLOSED in schema else {}
     )
@@ -121,15 +123,15 @@ def _names(schema: Any) -> Any:
     """The tree of the names that a schema has; True where any name will do."""
     made: dict[str, Any] = {}
 
-    def of(one: Any) -> Any:
-        one = {**one, **one.get("allOf", [{}])[0]}
-        if reference := one.get("$ref"):
+    def of(node: Any) -> Any:
+        node = {**node, **node.get("allOf", [{}])[0]}
+        if reference := node.get("$ref"):
             return made.setdefault(reference, of(schema["properties"][reference.split("/")[-1]]))
-        if isinstance(others := one.get("additionalProperties"), dict) and CLOSED in others:
+        if isinstance(others := node.get("additionalProperties"), dict) and CLOSED in others:
             return {"*": of(others)}
-        if CLOSED not in one:
+        if CLOSED not in node:
             return True
-        return {name: of(inner) for name, inner in one["properties"].items()}
+        return {name: of(inner) for name, inner in node["properties"].items()}
 
     return of(schema)
 
@@ -139,17 +141,17 @@ def _open(schema: Any) -> Any:
     can say which name was meant.
     """
     if isinstance(schema, list):
-        return [_open(one) for one in schema]
+        return [_open(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _open(one) for name, one in schema.items() if name != CLOSED}
+    return {name: _open(item) for name, item in schema.items() if name != CLOSED}
 
 
 def defaults() -> str:
     """The settings' defaults by variable without prefix, for what the chart derives from them."""
     known = {
-        _short(one): value
-        for field, one in settings_by_field().items()
+        _short(setting): value
+        for field, setting in settings_by_field().items()
         if isinstance(value := getattr(Fields, field), int | str)
         and value != ""
         and field not in OF_KAFKA
@@ -161,11 +163,11 @@ def defaults() -> str:
 
 def rules() -> str:
     """The conditions between settings, by variables without prefix, for `_rules.tpl`."""
-    named = {field: _short(one) for field, one in settings_by_field().items()}
+    named = {field: _short(setting) for field, setting in settings_by_field().items()}
 
     def of(rows: Iterable[Any]) -> list[Any]:
         return [
-            [named.get(one, one) for one in row] if isinstance(row, tuple) else named[row]
+            [named.get(name, name) for name in row] if isinstance(row, tuple) else named[row]
             for row in rows
         ]
 
@@ -217,31 +219,31 @@ def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
             yield f"{path}{name}", value
 
 
-def _of_setting(field: str, one: Setting) -> dict[str, Any]:
+def _of_setting(field: str, setting: Setting) -> dict[str, Any]:
     schema = (
         {"type": "string", "pattern": _OF_THE_POD[field]}
         if field in _OF_THE_POD
-        else one.kind.schema
+        else setting.kind.schema
     )
-    return {"description": one.help, **schema}
+    return {"description": setting.help, **schema}
 
 
 def _of_kafka(field: str, value: str) -> dict[str, Any]:
-    one = settings_by_field()[field]
-    schema = dict(one.kind.schema)
+    setting = settings_by_field()[field]
+    schema = dict(setting.kind.schema)
     if value == "inputTopics":
         schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": 1}
     elif field == "dlq_topic":
         schema["pattern"] = schema["pattern"].replace("{1,", "{0,")
-    return {"description": one.help, **schema}
+    return {"description": setting.help, **schema}
 
 
 def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(properties), CLOSED: True}
 
 
-def _short(one: Setting) -> str:
-    return one.variable.removeprefix(PREFIX)
+def _short(setting: Setting) -> str:
+    return setting.variable.removeprefix(PREFIX)
 
 
 def _shorts(fields: Mapping[str, Any]) -> set[str]:

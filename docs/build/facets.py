@@ -53,7 +53,7 @@ def phrasings_table(record: Mapping[str, Any]) -> str:
         (
             (
                 phrasing,
-                " ".join(f"`{one}`" for one in of[phrasing, thresholds[0]]["example"]),
+                " ".join(f"`{phrase}`" for phrase in of[phrasing, thresholds[0]]["example"]),
                 *(
                     f"{row['r1']:.2f} ({100 * row['share']:.0f} %)"
                     for row in (of[phrasing, threshold] for threshold in thresholds)
@@ -151,7 +151,7 @@ def words_table(record: Mapping[str, Any]) -> str:
     lines = []
     for preset, of in record["presets"].items():
         for facet, strata in of["after"].items():
-            first, last = (_precision_and_recall(one) for one in (of["before"][facet], strata))
+            first, last = (_precision_and_recall(part) for part in (of["before"][facet], strata))
             lines.append((f"`{preset}`", facet, *first, *last))
     heads = ("preset", "facet", "first: precision", "recall", "now: precision", "recall")
     return markdown(heads, lines)

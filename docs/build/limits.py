@@ -116,7 +116,7 @@ LIMITS: Final = (
 
 def limits_table() -> str:
     """All limits, with their settings and defaults."""
-    defaults = {one.variable: one.default for one in settings_by_field().values()}
+    defaults = {setting.variable: setting.default for setting in settings_by_field().values()}
     rows = (
         (
             f"`{limit.name}`",

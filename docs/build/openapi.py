@@ -179,7 +179,7 @@ class Nothing(Struct, frozen=True):
     """No fields."""
 
 
-_EXAMPLES: Final = {one.type: one.examples for one in PUBLISHED}
+_EXAMPLES: Final = {published.type: published.examples for published in PUBLISHED}
 _MESSAGE: Final = {message.name: message for message in MESSAGES}
 BODIES: Final = (
     *VIEWS,
@@ -460,7 +460,7 @@ def addresses_table() -> str:
 def parameters_table() -> str:
     """The parameters of queries."""
     return markdown(
-        ("name", "meaning"), ((f"`{name}`", one.description) for name, one in QUERIES.items())
+        ("name", "meaning"), ((f"`{name}`", query.description) for name, query in QUERIES.items())
     )
 
 
@@ -523,7 +523,7 @@ def document() -> dict[str, Any]:
         "paths": {address.path: {"get": _operation(address)} for address in ADDRESSES},
         "components": {
             "schemas": _schemas(),
-            "parameters": {name: _parameter(name, one) for name, one in QUERIES.items()},
+            "parameters": {name: _parameter(name, query) for name, query in QUERIES.items()},
             "responses": {"Refused": _answer(Answer("Any other refusal.", (Error,)))},
             "securitySchemes": {
                 "token": {
@@ -539,14 +539,14 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
-    wanted = [Published(one.__name__, one, _EXAMPLES.get(one, [])) for one in BODIES]
+    wanted = [Published(body.__name__, body, _EXAMPLES.get(body, [])) for body in BODIES]
     wanted += [_MESSAGE["summary.changed"], _MESSAGE["facets.changed"]]
-    for one in wanted:
-        body, components = parts(one, REFERENCE)
+    for published in wanted:
+        body, components = parts(published, REFERENCE)
         del body["title"]
-        if one.examples:
-            body["examples"] = one.examples
-        schemas |= {**components, one.type.__name__: body}
+        if published.examples:
+            body["examples"] = published.examples
+        schemas |= {**components, published.type.__name__: body}
     change = schemas["PublishedChange"]
     change["required"] = list(change["properties"])  # those with a default are written too
     return dict(sorted(schemas.items()))
@@ -569,7 +569,7 @@ def _operation(address: Address) -> dict[str, Any]:
         parameters.insert(0, _in_path("id", {"type": "string"}, described))
     if "{file}" in address.path:
         parameters.insert(0, _in_path("file", {"enum": static_files()}, "Its name."))
-    answers = {str(status): _answer(one) for status, one in address.answers.items()}
+    answers = {str(status): _answer(answer) for status, answer in address.answers.items()}
     return {
         "operationId": "get" + ("".join(word.capitalize() for word in words) or "Index"),
         "tags": [address.tag],
@@ -591,12 +591,12 @@ def _in_path(name: str, schema: dict[str, Any], description: str) -> dict[str, A
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
-    refs = [_ref(one.__name__) for one in answer.types]
+    refs = [_ref(kind.__name__) for kind in answer.types]
     schema = {"type": "string"} if not refs else refs[0] if len(refs) == 1 else {"anyOf": refs}
     content: dict[str, Any] = {"schema": schema}
     if answer.events is not None:
         content["x-events"] = {
-            name: {"anyOf": [_ref(one) for one in names]} for name, names in answer.events.items()
+            name: {"anyOf": [_ref(name) for name in names]} for name, names in answer.events.items()
         }
     return {
         "description": answer.description,

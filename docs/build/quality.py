@@ -81,7 +81,7 @@ def end_table(record: Mapping[str, Any]) -> str:
             "repeats",
             "near",
         ),
-        (line for _, line in sorted(lines, key=lambda one: -one[0][0])),
+        (line for _, line in sorted(lines, key=lambda item: -item[0][0])),
     )
     return f"{table}\n\nThe same sets as ours, to the sentence: {', '.join(same)}."
 
@@ -148,7 +148,7 @@ def aspects_table(record: Mapping[str, Any]) -> str:
     budgets = ", ".join(f"{aspect} {record['budgets'][aspect]}" for aspect in ONE_ASPECT)
     table = markdown(
         ("method", *(f"{aspect}, R1" for aspect in ONE_ASPECT), "all, mean", "all, jackknife"),
-        (line for _, line, _ in sorted(lines, key=lambda one: -one[2])),
+        (line for _, line, _ in sorted(lines, key=lambda item: -item[2])),
     )
     return (
         f"{table}\n\nWords of a summary at most: {budgets}; those of published texts are their own."
@@ -249,9 +249,9 @@ def staleness_table(record: Mapping[str, Any]) -> str:
 def sets_line(record: Mapping[str, Any]) -> str:
     """What was looked at, where and when."""
     sets = ", ".join(
-        f"{one['set']} ({one['entities']} entities, {one['reviews']:,} reviews, "
-        f"{one['sentences']:,} sentences)"
-        for one in record["sets"]
+        f"{data['set']} ({data['entities']} entities, {data['reviews']:,} reviews, "
+        f"{data['sentences']:,} sentences)"
+        for data in record["sets"]
     )
     given = record["parameters"]
     return (

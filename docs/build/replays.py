@@ -35,11 +35,11 @@ def replays(record: Mapping[str, Any]) -> str:
         ("history", "replay", "`--dry-run`", "took", "estimate of the rest, after a tenth", "took"),
         (
             (
-                one["history"],
-                one["replay"],
-                *(_seconds(one[name]) for name in ("estimated", "took", "left_told", "left")),
+                row["history"],
+                row["replay"],
+                *(_seconds(row[name]) for name in ("estimated", "took", "left_told", "left")),
             )
-            for one in record["foretold"]
+            for row in record["foretold"]
         ),
     )
     machine = record["machine"]

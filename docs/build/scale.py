@@ -12,7 +12,7 @@ def rates_table() -> str:
     """Events with embeddings, texts and restored rows of one worker per second."""
     worker, replays = read_record("worker.json"), read_record("replays.json")
     texts = max(
-        (one for one in replays["foretold"] if one["replay"].endswith(WITHOUT_EMBEDDINGS)),
+        (row for row in replays["foretold"] if row["replay"].endswith(WITHOUT_EMBEDDINGS)),
         key=_reviews,
     )
     rows = worker["restore"]["restore_rows_per_s"]

@@ -350,7 +350,7 @@ def _closed(of_object: dict[str, Any]) -> dict[str, Any]:
 
 def _optional(published: Published) -> set[str]:
     fields = msgspec.structs.fields if issubclass(published.type, Struct) else dataclasses.fields
-    return {one.name for one in fields(published.type) if one.default is UNSET}
+    return {field.name for field in fields(published.type) if field.default is UNSET}
 
 
 def _readable(node: Any) -> Any:
@@ -373,7 +373,7 @@ def _readable(node: Any) -> Any:
 
 def schemas() -> dict[str, str]:
     """Name and text of every file in `schemas/`."""
-    files = {f"{one.name}.schema.json": schema(one) for one in PUBLISHED}
+    files = {f"{published.name}.schema.json": schema(published) for published in PUBLISHED}
     files |= {
         f"draft-07/{message.name}.schema.json": registry_schema(message) for message in MESSAGES
     }

@@ -18,7 +18,10 @@ def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def settings_table() -> str:
     """All settings, in the order of their fields."""
-    rows = ((f"`{one.variable}`", one.default, one.help) for one in settings_by_field().values())
+    rows = (
+        (f"`{setting.variable}`", setting.default, setting.help)
+        for setting in settings_by_field().values()
+    )
     return markdown(("variable", "default", "meaning"), rows)
 
 

@@ -224,7 +224,7 @@ def measure(threads: int, texts: Sequence[str]) -> dict[str, Any]:
         of_fp32 = _shares(first, [theirs[name] for name in peaks["fp32"]], len(texts))
         figures[str(size)] = of_fp32 | {
             "share_of_numpy": round(first.rate / theirs["numpy"].rate, 3),
-            **{f"{name}_gflops": round(one.rate / 1e9, 1) for name, one in theirs.items()},
+            **{f"{name}_gflops": round(runtime.rate / 1e9, 1) for name, runtime in theirs.items()},
         }
         if (bf16 := ours.get("bf16")) is not None:
             of_bf16 = _shares(bf16, [theirs[name] for name in peaks["bf16"]], len(texts)) | {
@@ -310,7 +310,7 @@ def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Of each figure of the sizes."""
     return {
         size: {
-            figure: statistics.median(one["sizes"][size][figure] for one in rounds)
+            figure: statistics.median(turn["sizes"][size][figure] for turn in rounds)
             for figure in rounds[0]["sizes"][size]
         }
         for size in rounds[0]["sizes"]

@@ -54,8 +54,8 @@ def records(reviews: int, engine: Any) -> tuple[list[Record], list[str]]:
     facet of a language where the file has both.
     """
     chosen = read_reviews(limit=reviews)
-    split = [split_sentences(one.text, 2000) for one in chosen]
-    texts = [text for one in split for text in one]
+    split = [split_sentences(review.text, 2000) for review in chosen]
+    texts = [text for texts in split for text in texts]
     vectors = iter(engine.embed(texts).astype("<f4"))
     made = []
     for offset, (review, sentences) in enumerate(zip(chosen, split, strict=True)):
@@ -101,7 +101,7 @@ def words_seconds(texts: list[str]) -> float:
     """Processor time of the words of nine facets alone, in four languages."""
     import tomllib
 
-    words = Words([one.get("words") for one in tomllib.loads(STAYS)["facet"]])
+    words = Words([facet.get("words") for facet in tomllib.loads(STAYS)["facet"]])
     start = time.process_time()
     for text in texts:
         words.bits([text], "en")
@@ -117,7 +117,9 @@ def main() -> None:
     options = parser.parse_args()
     engine = configured_engine(Settings())
     load, texts = records(options.reviews, engine)
-    english = [one._replace(value=one.value.replace(FRENCH, b'"language": "en"')) for one in load]
+    english = [
+        event._replace(value=event.value.replace(FRENCH, b'"language": "en"')) for event in load
+    ]
     found: dict[str, list[float]] = {
         form + name: [] for form in ("", "native ") for name in VARIANTS
     }
@@ -131,7 +133,7 @@ def main() -> None:
                 found[key].append(seconds(VARIANTS[name], of_name, engine, native))
                 print(f"{key:25} {found[key][-1]:.3f} s", flush=True)
         of_words.append(words_seconds(texts))
-    median = {name: statistics.median(one) for name, one in found.items()}
+    median = {name: statistics.median(times) for name, times in found.items()}
     measured = {
         "words_us_a_sentence": round(1e6 * statistics.median(of_words) / len(texts), 1),
         "two_languages": round(median["two languages"] / median["one language"], 2),
@@ -153,7 +155,7 @@ def main() -> None:
     record = began("tests.bench.facets") | {
         "reviews": len(load),
         "sentences": len(texts),
-        "seconds": {name: round(one, 3) for name, one in median.items()},
+        "seconds": {name: round(figure, 3) for name, figure in median.items()},
         **measured,
     }
     write(options.out, record)

@@ -131,7 +131,7 @@ def rates(broker: KafkaBroker, folder: Path, rounds: int, events: int) -> dict[s
     return {
         "events": events,
         "entities": ENTITIES,
-        **{kind: [one._asdict() for one in found] for kind, found in turns.items()},
+        **{kind: [turn._asdict() for turn in found] for kind, found in turns.items()},
         "live_events_per_s": lived.events_per_s,
         "replay_events_per_s": ours.events_per_s,
         "rate_ratio": round(ours.events_per_s / lived.events_per_s, 2),
@@ -204,7 +204,8 @@ def latencies(
             percentiles([ms for at_ms, ms in waits if since <= at_ms / 1000 < until])
         )
     p99 = {
-        kind: statistics.median(one["p99_ms"] for one in of_kind) for kind, of_kind in found.items()
+        kind: statistics.median(turn["p99_ms"] for turn in of_kind)
+        for kind, of_kind in found.items()
     }
     return {
         "live_events_per_s": LIVE_A_SECOND,
@@ -262,11 +263,12 @@ def texts(broker: KafkaBroker, folder: Path, rounds: int, count: int) -> dict[st
                 passes[kind].append(replayed(site, name, k=k, **store))
             alone.append(engine_alone(history))
     rate = {
-        kind: statistics.median(one.events_per_s for one in found) for kind, found in passes.items()
+        kind: statistics.median(turn.events_per_s for turn in found)
+        for kind, found in passes.items()
     }
     return {
         "reviews": len(history),
-        **{kind: [one._asdict() for one in found] for kind, found in passes.items()},
+        **{kind: [turn._asdict() for turn in found] for kind, found in passes.items()},
         "engine_events_per_s": alone,
         "text_ratio": round(rate["second"] / rate["first"], 1),
         "engine_ratio": round(rate["first"] / statistics.median(alone), 2),

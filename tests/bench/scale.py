@@ -99,7 +99,10 @@ def measured(broker: KafkaBroker, case: Case, folder: Path, share: float) -> dic
         worker.terminate(PATIENCE_SECONDS)
         found["state_to_ready_s"] = worker.start().wait_ready(PATIENCE_SECONDS)
         site.stop()
-    return {key: round(one, 2) if isinstance(one, float) else one for key, one in found.items()}
+    return {
+        key: round(figure, 2) if isinstance(figure, float) else figure
+        for key, figure in found.items()
+    }
 
 
 def copy_rows(site: Pipeline, made: int, copies: int) -> dict[int, int]:

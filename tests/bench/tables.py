@@ -23,7 +23,7 @@ def core_table() -> str:
     ]
     core, large = read_record("core.json"), read_record(LARGE)
     streams = list(dict.fromkeys(row["stream"] for row in core["rows"]))
-    for rows, stream in [(core["rows"], one) for one in streams] + [
+    for rows, stream in [(core["rows"], stream) for stream in streams] + [
         (large["rows"], large["rows"][-1]["stream"])
     ]:
         of = {row["contender"]: row["us_per_event"] for row in rows if row["stream"] == stream}
@@ -64,9 +64,9 @@ def facets_table() -> str:
     record = read_record("worker_facets.json")
     backlog, texts, cold = record["backlog"], record["texts"], record["cold"]
 
-    def line(name: str, one: Mapping[str, Any], figure: str, cell: str, unit: float = 1) -> str:
-        plain, rich = one[figure] / unit, one["facets"][figure] / unit
-        ratio = one["facets"]["over_ours"][figure]
+    def line(name: str, row: Mapping[str, Any], figure: str, cell: str, unit: float = 1) -> str:
+        plain, rich = row[figure] / unit, row["facets"][figure] / unit
+        ratio = row["facets"]["over_ours"][figure]
         return f"| {name} | {cell.format(plain)} | {cell.format(rich)} | {ratio:.2f} |"
 
     ours, rich = cold["ours"]["cold_touch_s"], cold["facets"]["cold_touch_s"]
@@ -165,14 +165,14 @@ def _ratio_lines(record: dict[str, Any]) -> list[str]:
         "processor time |",
         "|---" * 6 + "|",
     ]
-    for name, one in found.items():
-        ratio = one[over]
+    for name, row in found.items():
+        ratio = row[over]
         times = (
-            f"{one[f'{stage}_us_per_event']:.0f} μs ({ratio[f'{stage}_us_per_event']:.2f})"
+            f"{row[f'{stage}_us_per_event']:.0f} μs ({ratio[f'{stage}_us_per_event']:.2f})"
             for stage in ("process", "commit", "cpu")
         )
         lines.append(
-            f"| {name} | {one['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | "
+            f"| {name} | {row['events_per_s']:,.0f} | {ratio['events_per_s']:.2f} | "
             f"{' | '.join(times)} |"
         )
     return ["\n".join(lines)]
@@ -192,7 +192,7 @@ def _budget_lines(record: dict[str, Any]) -> list[str]:
         "|---" * (1 + len(found)) + "|",
     ]
     for key, names in (("by_thread", THREADS), ("within_processor", STAGES)):
-        parts = [one[key] for one in found.values()]
+        parts = [row[key] for row in found.values()]
         for name, title in names.items():
             lines.append(
                 f"| {title} | {' | '.join(f'{part.get(name, 0):.0f}' for part in parts)} |"

@@ -58,7 +58,7 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
     """The medians of both, and each turn."""
     sent = [event(review) for review in reviews]
     file = folder / "events.jsonl"
-    file.write_bytes(b"\n".join(one.value or b"" for one in sent))
+    file.write_bytes(b"\n".join(event.value or b"" for event in sent))
     turns: list[dict[str, Any]] = []
     with (
         KafkaBroker(folder / "broker") as broker,
@@ -75,13 +75,13 @@ def measured(reviews: Sequence[Review], rounds: int, folder: Path) -> dict[str, 
             again = turn(site, Contender(FINDING), finding, number)
             assert again["digest"] == found["digest"]
             rates["finding"] = again["events_per_s"]
-            turns.append(found | {f"{name}_per_s": round(one, 1) for name, one in rates.items()})
+            turns.append(found | {f"{name}_per_s": round(rate, 1) for name, rate in rates.items()})
             print(turns[-1], flush=True)
     return {
         "reviews": len(reviews),
-        "worker_per_s": statistics.median(one["events_per_s"] for one in turns),
+        "worker_per_s": statistics.median(turn["events_per_s"] for turn in turns),
         **{
-            f"{name}_per_s": statistics.median(one[f"{name}_per_s"] for one in turns)
+            f"{name}_per_s": statistics.median(turn[f"{name}_per_s"] for turn in turns)
             for name in ("summarize", "finding")
         },
         "turns": turns,

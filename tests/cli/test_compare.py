@@ -55,8 +55,8 @@ def test_two_files(run, a, b):
     assert (found["some_missing_in_a"], found["some_missing_in_b"]) == (["come"], ["gone"])
     (example,) = found["examples"]
     assert (example["entity_id"], example["differing"], example["both"]) == ("other", 2, 2)
-    assert [one["sentence_id"] for one in example["only_a"]] == ["r1#0", "r2#0"]
-    assert [one["text"] for one in example["only_b"]] == [HOSTILE]
+    assert [sentence["sentence_id"] for sentence in example["only_a"]] == ["r1#0", "r2#0"]
+    assert [sentence["text"] for sentence in example["only_b"]] == [HOSTILE]
 
 
 @pytest.mark.parametrize(

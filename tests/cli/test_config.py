@@ -46,7 +46,7 @@ def test_every_setting_has_its_value_and_origin(run: Any, monkeypatch: Any, tmp_
     ended = run("--env-file", file, "config")
     assert (ended.code, ended.err) == (0, "")
     found = {row["setting"]: (row["value"], row["origin"]) for row in rows(ended)}
-    assert list(found) == [one.variable for one in settings_by_field().values()]
+    assert list(found) == [setting.variable for setting in settings_by_field().values()]
     assert found["COVERSUMM_K"] == (7, "environment")
     assert found["COVERSUMM_CACHE_BYTES"] == (2**30, f"{file}:3")
     assert found["COVERSUMM_EPOCH"] == (1, "default")
@@ -243,13 +243,15 @@ def test_a_revoked_permission_is_named_and_its_topic_never_taken_for_gone(
         topic: [Rule(TOPIC, topic, AclOperation[operation]) for operation in operations]
         for topic, operations in topics.items()
     }
-    authorized.allow(one for of in rules.values() for one in of)
+    authorized.allow(rule for of in rules.values() for rule in of)
     authorized.allow([Rule(GROUP, site.name, AclOperation.READ)])
     authorized.allow([Rule(TRANSACTION, f"{site.name}-one", AclOperation.WRITE)])
 
     def check(code: int) -> list[Any]:
-        checked = until(lambda: run("config", "--check", "--json"), lambda one: one.code == code)
-        return [one["remedy"] for one in rows(checked) if one.get("status") == "failed"]
+        checked = until(
+            lambda: run("config", "--check", "--json"), lambda alert: alert.code == code
+        )
+        return [row["remedy"] for row in rows(checked) if row.get("status") == "failed"]
 
     worker = site.worker()
     worker.environment |= settings
@@ -295,7 +297,7 @@ def test_a_deletion_does_not_return_from_an_old_volume(
     if may_describe_configs:
         operations.append(AclOperation.DESCRIBE_CONFIGS)
     names = site.input_topic, site.output_topic, site.dlq_topic, site.changelog_topic
-    authorized.allow(Rule(TOPIC, name, one) for name in names for one in operations)
+    authorized.allow(Rule(TOPIC, name, operation) for name in names for operation in operations)
     authorized.allow([Rule(GROUP, site.name, AclOperation.READ)])
     authorized.allow([Rule(TRANSACTION, f"{site.name}-one", AclOperation.WRITE)])
     worker = site.worker()
@@ -312,9 +314,11 @@ def test_a_deletion_does_not_return_from_an_old_volume(
 
     def forgotten() -> bool:
         records = read_topic(authorized.bootstrap_servers, site.changelog_topic)
-        padding = [one._replace(key=b"padding", value=None) for one in records[:1] + records[-1:]]
+        padding = [
+            record._replace(key=b"padding", value=None) for record in records[:1] + records[-1:]
+        ]
         write_rows(site, padding, site.changelog_topic)
-        return not any(one.value is None and one.key != b"padding" for one in records)
+        return not any(record.value is None and record.key != b"padding" for record in records)
 
     eventually(forgotten, lambda: "its tombstones are still there", every_s=1)
     worker.wipe()
@@ -327,7 +331,7 @@ def test_a_deletion_does_not_return_from_an_old_volume(
     assert "KafkaException(" not in log
     assert ("may not read delete.retention.ms" in log) is not may_describe_configs
     found = rows(run("config", "--check", "--json"))
-    (one,) = [
+    (check,) = [
         (row["check"], row["status"], row["found"])
         for row in found
         if row.get("of") == f"changelog topic {site.changelog_topic}"
@@ -335,11 +339,11 @@ def test_a_deletion_does_not_return_from_an_old_volume(
         and row["status"] != "ok"
     ]
     if may_describe_configs:
-        assert one == ("life of deletions", "failed", "100")
+        assert check == ("life of deletions", "failed", "100")
         assert "has delete.retention.ms=100, less than" in run("topics", "--dry-run").err
     else:
-        assert one[:2] == ("cleanup policy", "not checked")
-        assert f"--operation DESCRIBE_CONFIGS --topic {site.changelog_topic}" in one[2]
+        assert check[:2] == ("cleanup policy", "not checked")
+        assert f"--operation DESCRIBE_CONFIGS --topic {site.changelog_topic}" in check[2]
 
 
 def _review_and_nonsense(number: int) -> list[Sent]:

@@ -154,7 +154,7 @@ def test_show_what_is_not_there(run, letters, place):
 
 
 def _change(sequence, previous, added):
-    shown = {one: f"Text of {one}." for one in [*added, "z#0"][:2]}
+    shown = {identifier: f"Text of {identifier}." for identifier in [*added, "z#0"][:2]}
     return body("e", sequence, shown, added, review="r-1", previous=previous)
 
 

@@ -22,7 +22,7 @@ def partitions():
     """Rows of two partitions, as a worker stores them: every third entity in the second."""
     events = [{**event, "entity_id": IDS[i]} for i, event in enumerate(sample(len(IDS)))]
     return {
-        0: rows_after([one for i, one in enumerate(events) if i % 3], 0),
+        0: rows_after([event for i, event in enumerate(events) if i % 3], 0),
         1: rows_after(events[::3], 1),
     }
 
@@ -39,7 +39,8 @@ def served(mine, others):
             }
             page = read_page(mine, EntitySearch(**given), min(7, int(asked["limit"][0])))
             entities = [
-                {name: getattr(one, name) for name in one.__slots__} for one in page.entities
+                {name: getattr(entity, name) for name in entity.__slots__}
+                for entity in page.entities
             ]
             body = {"entities": entities, "after": page.after, "searched": page.searched}
             body |= {"partitions": list(mine), "others": others}
@@ -94,7 +95,9 @@ def test_a_worker_that_is_not_reached_is_named(run, partitions, is_there):
         other = stack.enter_context(served({3: rows[1]}, {})) if is_there else "http://127.0.0.1:9"
         url = stack.enter_context(served({0: rows[0]}, {other: [1]}))
         ended = run("entities", "--url", url)
-    assert listed(ended) == sorted((one for i, one in enumerate(IDS) if i % 3), key=order)
+    assert listed(ended) == sorted(
+        (identifier for i, identifier in enumerate(IDS) if i % 3), key=order
+    )
     assert ended.err.startswith(f"not listed: the worker at {other} with partitions 1 (")
     assert ended.err.count("\n") == 1
 

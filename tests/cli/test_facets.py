@@ -52,7 +52,10 @@ def engine(monkeypatch):
 def bare(count=REVIEWS):
     """Bundled reviews without vectors."""
     events = sample(count)
-    return [event | {"sentences": [one["text"] for one in event["sentences"]]} for event in events]
+    return [
+        event | {"sentences": [sentence["text"] for sentence in event["sentences"]]}
+        for event in events
+    ]
 
 
 @pytest.fixture(scope="module")

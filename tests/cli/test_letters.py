@@ -176,6 +176,6 @@ def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(
         (letter(LONG._replace(partition=4)), topic(), "reviews has no partition 4"),
     ],
 )
-def test_a_letter_from_elsewhere_cannot_be_sent(one: DeadLetter, input_topic, why: str):
+def test_a_letter_from_elsewhere_cannot_be_sent(foreign: DeadLetter, input_topic, why: str):
     with pytest.raises(Impossible, match=why):
-        original(one, input_topic)
+        original(foreign, input_topic)

@@ -43,10 +43,16 @@ def test_every_error_has_a_line_of_its_own(tmp_path, capsys):
 
 
 def test_samples_of_a_file(file, tmp_path, capsys):
-    one = row(5, 3)
+    review = row(5, 3)
     samples = [
-        {"key": key(one).decode(), "value": change("c", one, 1).decode()},
-        {"topic": TOPIC, "partition": 0, "offset": 3, "key": json.loads(key(one)), "payload": None},
+        {"key": key(review).decode(), "value": change("c", review, 1).decode()},
+        {
+            "topic": TOPIC,
+            "partition": 0,
+            "offset": 3,
+            "key": json.loads(key(review)),
+            "payload": None,
+        },
         {"key": None, "value": {"op": "c", "after": {"status": "published", "body": "Good."}}},
         {"op": "x"},
     ]
@@ -56,7 +62,9 @@ def test_samples_of_a_file(file, tmp_path, capsys):
     assert execute([*arguments, "--json"]) == 1
     captured = capsys.readouterr()
     found = lines(captured)
-    assert [(one["place"], one["rule"], one["becomes"]) for one in found] == [
+    assert [
+        (found_event["place"], found_event["rule"], found_event["becomes"]) for found_event in found
+    ] == [
         ("line 2", "rule 'published'", "review.upserted"),
         ("line 3", "tombstone", "ignored"),
         ("line 4", "rule 'published'", "dead letter"),
@@ -92,8 +100,8 @@ def test_warnings_of_samples(tmp_path, capsys):
     sample.write_text("\n".join(values))
     assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
     rule = f"warning: {TOPIC}: rule 'published'"
-    warnings = [one for one in capsys.readouterr().err.splitlines() if one.startswith(rule)]
-    assert [one.removeprefix(rule) for one in warnings] == [
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith(rule)]
+    assert [warning.removeprefix(rule) for warning in warnings] == [
         " found nothing at after.titel in any of these records",
         ": occurred_at is 1970-01-21T09:54:00Z: is the unit of its epoch right? (line 1)",
         ": entity_id is 0: does the source fill it in where it knows none? (line 2)",
@@ -120,7 +128,7 @@ occurred_at = { record = "timestamp" }
     )
     assert execute(["mapping", "check", str(file), "--sample", str(sample), "--json"]) == 0
     captured = capsys.readouterr()
-    first, second = (one["event"] for one in lines(captured))
+    first, second = (line["event"] for line in lines(captured))
     assert (first["review_version"], first["occurred_at"]) == (77, "2025-11-20T12:00:00Z")
     assert "occurred_at" not in second
     assert (
@@ -139,9 +147,9 @@ def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
     first, second = row(5, 3), row(6, 4)
 
     def warnings(*records):
-        sample.write_text("".join(json.dumps(one) + "\n" for one in records))
+        sample.write_text("".join(json.dumps(row) + "\n" for row in records))
         assert execute(["mapping", "check", str(file), "--sample", str(sample)]) == 0
-        return [one for one in capsys.readouterr().err.splitlines() if "no upsert" in one]
+        return [line for line in capsys.readouterr().err.splitlines() if "no upsert" in line]
 
     def record(op, of, lsn):
         return {"key": key(of).decode(), "value": change(op, of, lsn).decode()}
@@ -150,7 +158,7 @@ def test_a_deletion_in_an_entity_without_an_upsert(path, tmp_path, capsys):
     right = [record("d", first, 3), record("d", second, 4)]
     assert warnings(*upserts, *right) == []
     assert warnings(*right, *upserts) == [], "the partitions of a topic have no order"
-    wrong = [record("d", {**one, "product_id": 0}, 5) for one in (first, second)]
+    wrong = [record("d", {**row, "product_id": 0}, 5) for row in (first, second)]
     (warning,) = warnings(*upserts, *right, *wrong)
     assert warning.startswith(
         f"warning: {TOPIC}: rule 'gone' deletes in entity '0' (line 5), of which these records "
@@ -185,23 +193,23 @@ def test_samples_of_a_topic_and_their_partitions(file, embedded_broker, capsys, 
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
     embedded_broker.create_topic(TOPIC, 2)
     producer = KafkaClients(Settings.from_environment()).producer({})
-    one = row(5, 3)
+    review = row(5, 3)
     assert execute(["mapping", "check", file, "--from-topic"]) == 1
     assert f"no record was checked: {TOPIC} has none" in capsys.readouterr().err
     for partition in (0, 1):
         for number in range(3):
-            producer.produce(TOPIC, change("c", one, number), key(one), partition)
+            producer.produce(TOPIC, change("c", review, number), key(review), partition)
     producer.flush(30)
     right = partition_of("3", 2)
     assert execute(["mapping", "check", file, "--from-topic", "--limit", "4", "--json"]) == 1
     found = lines(capsys.readouterr())
-    assert [one["place"] for one in found] == ["0:1", "0:2", "1:1", "1:2"]
-    for one in found:
-        is_right = one["place"].startswith(f"{right}:")
-        assert one["becomes"] == ("review.upserted" if is_right else "dead letter")
-        assert is_right or "coversumm-worker bridge" in one["detail"]
+    assert [sample["place"] for sample in found] == ["0:1", "0:2", "1:1", "1:2"]
+    for review in found:
+        is_right = review["place"].startswith(f"{right}:")
+        assert review["becomes"] == ("review.upserted" if is_right else "dead letter")
+        assert is_right or "coversumm-worker bridge" in review["detail"]
     assert execute(["mapping", "check", file, "--from-topic", "--for-bridge", "--json"]) == 0
-    assert {one["becomes"] for one in lines(capsys.readouterr())} == {"review.upserted"}
+    assert {line["becomes"] for line in lines(capsys.readouterr())} == {"review.upserted"}
 
 
 def test_summarize_says_that_files_are_not_mapped(file, tmp_path, capsys, monkeypatch):

@@ -25,8 +25,8 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
         return found if found.get("review_count") == len(events) else None
 
     running = eventually(summary)
-    assert sorted(one["text"] for one in running["sentences"]) == sorted(
-        one["text"] for one in expected[-1]["sentences"]
+    assert sorted(sentence["text"] for sentence in running["sentences"]) == sorted(
+        sentence["text"] for sentence in expected[-1]["sentences"]
     )
     published = [
         json.loads(message.value)
@@ -39,7 +39,7 @@ def test_the_commands_together(worker, run, write, tmp_path, embedded_broker):
     assert worker.wait(PATIENCE_SECONDS) == 0
     assert run("verify").code == 0
     reviews = [json.loads(line) for line in run("inspect", entity, "--reviews").out.splitlines()]
-    assert sum(not one["deleted"] for one in reviews) == running["review_count"]
+    assert sum(not review["deleted"] for review in reviews) == running["review_count"]
     entries = [json.loads(line) for line in (tmp_path / "worker.log").read_text().splitlines()]
     assert {entry["level"] for entry in entries} <= {"INFO"}
 

@@ -48,7 +48,10 @@ def test_each_from_where_it_is_known():
         "in",
         "log",
     )
-    assert [(one.partition, one.worker, one.committed, one.end, one.lag) for one in partitions] == [
+    assert [
+        (partition.partition, partition.worker, partition.committed, partition.end, partition.lag)
+        for partition in partitions
+    ] == [
         (0, "one", 100, 120, 18),  # transaction markers are no records
         (1, "w:1 on 10.0.0.7", None, 90, 50),  # nothing committed: from the log's start
         (2, "one", 7, 20, 0),  # what is committed is gone from the log
@@ -127,7 +130,7 @@ def test_what_is_no_answer_of_this_worker(monkeypatch, pages, reason):
 def test_what_is_wrong():
     def problems(state, *members, pages=None):
         group = WorkerGroup(state, list(members))
-        answers = pages or [page(one.member_id) for one in members]
+        answers = pages or [page(member.member_id) for member in members]
         return list(
             group_status._problems("g", group, *combined(group, answers, OFFSETS, "in", "log"))
         )

@@ -169,7 +169,9 @@ def test_the_reviews_of_an_entity(run, data_dir, terminal):
     gone, kept = rows[events[0]["review_id"]], rows[events[1]["review_id"]]
     assert (gone["version"], gone["deleted"], gone["sentences"]) == (9, True, {})
     assert (kept["version"], kept["deleted"]) == (4, False)
-    assert list(kept["sentences"].values()) == [one["text"] for one in events[1]["sentences"]]
+    assert list(kept["sentences"].values()) == [
+        sentence["text"] for sentence in events[1]["sentences"]
+    ]
     terminal()
     assert "deleted" in run("inspect", entity, "--reviews").out
 

@@ -164,7 +164,7 @@ def test_short_views(run, write, content):
     assert view["sentences"][0]["stands_for"] >= view["sentences"][0]["stands_for_reviews"] >= 1
     words = run("summarize", write("events.jsonl", content), "--view", "short", "--words", "9")
     (short,) = map(json.loads, words.out.splitlines())
-    assert 0 < sum(len(one["text"].split()) for one in short["sentences"]) <= 9
+    assert 0 < sum(len(sentence["text"].split()) for sentence in short["sentences"]) <= 9
     cards = run("summarize", write("events.jsonl", content), "--view", "short", "--pretty")
     assert f"for {view['sentences'][0]['stands_for']}" in cards.out
 
@@ -198,7 +198,7 @@ def test_changes_of_facets_equal_the_model(run, write, content, facets_file):
     assert ended.out.encode().splitlines() == expected
     final = run("summarize", write("events.jsonl", content), "--facets", facets_file, "--final")
     assert final.out.encode().splitlines() == [
-        [one for one in expected if one.startswith(b'{"type":"%s.changed"' % kind)][-1]
+        [line for line in expected if line.startswith(b'{"type":"%s.changed"' % kind)][-1]
         for kind in (b"summary", b"facets")
     ]
 
@@ -227,14 +227,14 @@ def test_the_last_changes_have_the_counts_of_the_end(run, write, tmp_path):
     summary, changed = map(json.loads, run("summarize", *options, "--final").out.splitlines())
     view = json.loads(run("summarize", *options, "--view", "facets").out)
     every = [json.loads(line) for line in run("summarize", *options).out.splitlines()]
-    before = [one for one in every if "facets" in one][-1]
+    before = [line for line in every if "facets" in line][-1]
     assert before["review_count"] == 1
     assert changed["sequence"] == before["sequence"] == 0
-    assert {one["review_count"] for one in (summary, changed, view)} == {5}
+    assert {body["review_count"] for body in (summary, changed, view)} == {5}
     assert summary["ratings"] == changed["ratings"] == view["ratings"]
-    assert [one["name"] for one in changed["facets"]] == ["fans", "total"]
+    assert [facet["name"] for facet in changed["facets"]] == ["fans", "total"]
     for now, then in zip(view["facets"], changed["facets"], strict=True):
-        (old,) = [one for one in before["facets"] if one["name"] == then["name"]]
+        (old,) = [facet for facet in before["facets"] if facet["name"] == then["name"]]
         assert then == now | {"sentences": old["sentences"]}
     assert changed["facets"][0]["mentions"]["review_count"] == 2
 
@@ -244,8 +244,10 @@ def test_views_of_facets(run, write, content, facets_file, monkeypatch):
     monkeypatch.setenv("COVERSUMM_FACETS", str(facets_file))
     (view,) = map(json.loads, run("summarize", file, "--view", "facets").out.splitlines())
     last = json.loads(run("summarize", file, "--final").out.splitlines()[1])
-    assert [one["name"] for one in view["facets"]] == [one["name"] for one in last["facets"]]
-    assert {one["name"] for one in view["facets"]} == {"one", "three", "news"}
+    assert [facet["name"] for facet in view["facets"]] == [
+        facet["name"] for facet in last["facets"]
+    ]
+    assert {facet["name"] for facet in view["facets"]} == {"one", "three", "news"}
     words = ["--view", "overview", "--words", "40"]
     (overview,) = map(json.loads, run("summarize", file, *words).out.splitlines())
     first = view["facets"][0]

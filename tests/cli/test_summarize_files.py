@@ -188,7 +188,7 @@ def test_texts_with_a_backslash_and_an_n_are_told_once_and_read_as_line_breaks(
     assert bodies(ended.out)[0]["sentences"][0]["text"] == r"Clean rooms.\nKind staff."
     ended = run("summarize", path, "--final", "--unescape")
     assert "hint" not in ended.err
-    texts = {one["text"] for one in bodies(ended.out)[0]["sentences"]}
+    texts = {sentence["text"] for sentence in bodies(ended.out)[0]["sentences"]}
     assert texts == {"Clean rooms.", "Kind staff."}
 
 

@@ -20,14 +20,14 @@ ROLES = ("input", "output", "dead letters", "changelog")
 @pytest.fixture
 def names(monkeypatch):
     """Topics of this test alone, by role."""
-    one = uuid.uuid4().hex[:8]
+    suffix = uuid.uuid4().hex[:8]
     for variable in ("INPUT_TOPIC", "OUTPUT_TOPIC", "APP_ID"):
-        monkeypatch.setenv(f"COVERSUMM_{variable}", f"{variable.lower()}-{one}")
+        monkeypatch.setenv(f"COVERSUMM_{variable}", f"{variable.lower()}-{suffix}")
     names = (
-        f"input_topic-{one}",
-        f"output_topic-{one}",
-        f"input_topic-{one}.dlq",
-        f"app_id-{one}-entities-changelog",
+        f"input_topic-{suffix}",
+        f"output_topic-{suffix}",
+        f"input_topic-{suffix}.dlq",
+        f"app_id-{suffix}-entities-changelog",
     )
     return dict(zip(ROLES, names, strict=True))
 
@@ -91,7 +91,9 @@ def test_how_far_back_the_input_reaches(run, kafka, admin, names):
     for number in range(5):
         sender.produce(other, b"{}", b"e", 1, timestamp=int(time.time() * 1000) + number)
     assert sender.flush(PATIENCE_SECONDS) == 0
-    first = next(one for one in read_topic(kafka.bootstrap_servers, other) if one.offset == 3)
+    first = next(
+        record for record in read_topic(kafka.bootstrap_servers, other) if record.offset == 3
+    )
     own = {"COVERSUMM_INPUT_TOPIC": other, "COVERSUMM_DLQ_TOPIC": names["dead letters"]}
     limit = (
         "retention.ms=604800000 will remove records; a replay needs all: set retention.ms=-1 and "

@@ -48,7 +48,7 @@ def embedded(monkeypatch):
 
 def summarize(run, tmp_path, *options):
     path = tmp_path / "reviews.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in reviews()))
+    path.write_text("".join(json.dumps(review) + "\n" for review in reviews()))
     ended = run("summarize", path, *options)
     assert ended.code == 0, ended.err
     return ended.out
@@ -65,7 +65,7 @@ def test_summarize_keeps_what_it_embeds(run, folder, tmp_path, embedded):
 def test_a_worker_keeps_what_it_embeds(run, folder, worker, tmp_path, embedded):
     """Killed, it leaves a store with all of it; and its state and the store are of one engine."""
     path = tmp_path / "reviews.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in reviews()))
+    path.write_text("".join(json.dumps(review) + "\n" for review in reviews()))
     assert run("send", path).code == 0
     entity, count = reviews()[0]["entity_id"], len(reviews())
     eventually(lambda: json.loads(run("inspect", entity).out or "{}").get("review_count") == count)
@@ -101,9 +101,9 @@ def test_info(run, folder, tmp_path, terminal):
     assert "there is no vector store" in ended.err
     summarize(run, tmp_path)
     report = json.loads(run("vectors", "info").out)
-    (one,) = report["engines"]
-    assert (one["model"], one["dimension"], one["machine"]) == (MODEL, 384, machine_type())
-    assert one["vectors"] == report["vectors"] > 30
+    (engine,) = report["engines"]
+    assert (engine["model"], engine["dimension"], engine["machine"]) == (MODEL, 384, machine_type())
+    assert engine["vectors"] == report["vectors"] > 30
     assert 0 < report["bytes"] < report["max_bytes"] == 2 * 2**30
     terminal()
     shown = run("vectors", "info").out

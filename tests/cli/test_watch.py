@@ -86,9 +86,9 @@ def watch():
         return started[-1]
 
     yield watch
-    for one in started:
-        with one.process:
-            one.process.kill()
+    for worker in started:
+        with worker.process:
+            worker.process.kill()
 
 
 def test_a_topic_that_does_not_exist(run, topic, monkeypatch):

@@ -31,11 +31,13 @@ def naive(
     """The definition: the whole ranking, walked down; then everything counted under its nearest."""
     chosen: list[bytes] = []
     for id_ in brute_force(live, len(live), by_text=by_text).ids:
-        if len(chosen) < count and all(cosine(live[id_], live[one]) <= threshold for one in chosen):
+        if len(chosen) < count and all(
+            cosine(live[id_], live[other]) <= threshold for other in chosen
+        ):
             chosen.append(id_)
-    under: dict[bytes, list[bytes]] = {one: [] for one in chosen}
+    under: dict[bytes, list[bytes]] = {other: [] for other in chosen}
     for id_, vector in live.items() if chosen else ():
-        nearest = max(chosen, key=lambda one: cosine(vector, live[one]))  # the first of equals
+        nearest = max(chosen, key=lambda other: cosine(vector, live[other]))  # the first of equals
         if cosine(vector, live[nearest]) > threshold:
             under[nearest].append(id_)
     return chosen, [StandsFor(len(ids), len(set(map(group_of, ids)))) for ids in under.values()]

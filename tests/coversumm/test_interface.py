@@ -54,9 +54,9 @@ def test_equals_brute_force_after_every_call(
             changed = core.add(id_, vector)
         expected = truth(live, k, distinct=distinct)
         assert core.summary() == expected
-        assert changed == ({one.id for one in expected} != before)
+        assert changed == ({sentence.id for sentence in expected} != before)
         assert (len(core), id_ in core) == (len(live), id_ in live)
-        before = {one.id for one in expected}
+        before = {sentence.id for sentence in expected}
 
 
 def test_many_at_once_are_as_good_as_one_by_one() -> None:
@@ -68,9 +68,9 @@ def test_many_at_once_are_as_good_as_one_by_one() -> None:
     for id_, vector in zip(ids, vectors, strict=True):
         one_by_one.add(id_, vector)
     assert at_once.summary() == one_by_one.summary()
-    shown = [one.id for one in at_once.summary()]
+    shown = [sentence.id for sentence in at_once.summary()]
     assert at_once.remove_many(shown)
-    assert not {one.id for one in at_once.summary()} & set(shown)
+    assert not {sentence.id for sentence in at_once.summary()} & set(shown)
     live = {id_: row.tolist() for id_, row in zip(ids, vectors, strict=True) if id_ not in shown}
     assert at_once.summary() == truth(live, 7, distinct=False)
 

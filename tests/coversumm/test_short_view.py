@@ -73,8 +73,8 @@ def test_it_is_the_walk_of_the_definition(
     everything = brute_force(live, len(live), by_text=by_text)
     by_id = dict(zip(everything.ids, everything.distances(), strict=True))
     assert chosen.distances == tuple(by_id[id_] for id_ in expected)
-    assert all(one.sentences >= one.groups >= 1 for one in counts)
-    assert sum(one.sentences for one in counts) <= len(live)
+    assert all(count.sentences >= count.groups >= 1 for count in counts)
+    assert sum(count.sentences for count in counts) <= len(live)
 
 
 @settings(max_examples=100, deadline=None)

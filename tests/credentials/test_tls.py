@@ -132,11 +132,11 @@ def test_wrong_files_are_refused_at_the_start(files: Settings, tmp_path: Path) -
         (certificate, others),
         (key, certificate),
     ]
-    for one, other in wrong:
+    for first, other in wrong:
         with pytest.raises(SetupError, match="COVERSUMM_WEB_TLS_CERTIFICATE_LOCATION"):
             server_context(
                 Settings(
-                    web_tls_certificate_location=str(one),
+                    web_tls_certificate_location=str(first),
                     web_tls_key_location=str(other),
                 )
             )

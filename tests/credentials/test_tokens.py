@@ -94,10 +94,10 @@ def test_threads_that_ask_at_once_cause_one_request() -> None:
 
     source = TokenSource(fetch)
     threads = [threading.Thread(target=source.token) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(given) == 1
 
 
@@ -178,11 +178,11 @@ def settings(provider: Identity, **changed: Any) -> Settings:
 
 
 def test_all_clients_share_one_source(provider: Identity) -> None:
-    one, other = settings(provider), settings(provider, k=3, app_id="other")
-    assert kafka_tokens(one) is kafka_tokens(other)
-    assert kafka_tokens(settings(provider, sasl_oauth_scope="x")) is not kafka_tokens(one)
+    first, other = settings(provider), settings(provider, k=3, app_id="other")
+    assert kafka_tokens(first) is kafka_tokens(other)
+    assert kafka_tokens(settings(provider, sasl_oauth_scope="x")) is not kafka_tokens(first)
     assert kafka_tokens(Settings()) is None
-    for each in (one, other):
+    for each in (first, other):
         KafkaClients(each).producer({})
     assert len(provider.tokens) == 1
 

@@ -52,6 +52,6 @@ def start(tmp_path):
         return started[-1]
 
     yield begin
-    for process in (one.process for one in started):
+    for process in (worker.process for worker in started):
         process.kill()
         process.communicate()

@@ -52,13 +52,13 @@ def render(values: Mapping[str, Any] = {}, *arguments: str) -> list[Object]:
 def _rendered(values: str, arguments: tuple[str, ...]) -> list[Object]:
     where = ["--namespace", NAMESPACE, "--is-upgrade"]
     text = helm("template", RELEASE, CHART, *where, "--values", "-", *arguments, stdin=values)
-    return [one for one in yaml.safe_load_all(text) if one is not None]
+    return [document for document in yaml.safe_load_all(text) if document is not None]
 
 
 def only(objects: Iterable[Object], kind: str, name: str = "") -> Object:
     """The one object of a kind, or of a kind whose name ends so."""
     (found,) = [
-        one for one in objects if one["kind"] == kind and one["metadata"]["name"].endswith(name)
+        made for made in objects if made["kind"] == kind and made["metadata"]["name"].endswith(name)
     ]
     return found
 
@@ -71,11 +71,11 @@ def worker(objects: Iterable[Object]) -> Object:
 
 def pods(objects: Iterable[Object]) -> Iterator[Object]:
     """The specs of all pods that come of the objects."""
-    for one in objects:
-        if one["kind"] == "Pod":
-            yield one["spec"]
-        elif "template" in one.get("spec", {}):
-            yield one["spec"]["template"]["spec"]
+    for manifest in objects:
+        if manifest["kind"] == "Pod":
+            yield manifest["spec"]
+        elif "template" in manifest.get("spec", {}):
+            yield manifest["spec"]["template"]["spec"]
 
 
 def environment(
@@ -87,14 +87,16 @@ def environment(
     NAME/KEY.
     """
     known: dict[str, str] = {}
-    for one in container["env"]:
-        match one:
+    for entry in container["env"]:
+        match entry:
             case {"value": value}:
-                known[one["name"]] = re.sub(r"\$\((\w+)\)", lambda m: known.get(m[1], m[0]), value)
+                known[entry["name"]] = re.sub(
+                    r"\$\((\w+)\)", lambda m: known.get(m[1], m[0]), value
+                )
             case {"valueFrom": {"fieldRef": {"fieldPath": path}}}:
-                known[one["name"]] = facts[path]
+                known[entry["name"]] = facts[path]
             case {"valueFrom": {"secretKeyRef": {"name": name, "key": key}}}:
-                known[one["name"]] = secrets[f"{name}/{key}"]
+                known[entry["name"]] = secrets[f"{name}/{key}"]
     return known
 
 
@@ -107,15 +109,17 @@ def complaints(objects: Iterable[Object], scratch: Path) -> list[str]:
     """What the schemas of Kubernetes and of custom resources have against the objects; unknown
     fields count.
     """
-    kinds = {(one["apiVersion"], one["kind"]) for one in objects}
+    kinds = {(manifest["apiVersion"], manifest["kind"]) for manifest in objects}
     custom = {kind: _strict(_schema_of(*kind)) for kind in kinds if _is_custom(kind[0])}
     found = [
-        f"{one['kind']}: {error.json_path}: {error.message}"
-        for one in objects
-        if (schema := custom.get((one["apiVersion"], one["kind"])))
-        for error in Draft202012Validator(schema).iter_errors(one)
+        f"{manifest['kind']}: {error.json_path}: {error.message}"
+        for manifest in objects
+        if (schema := custom.get((manifest["apiVersion"], manifest["kind"])))
+        for error in Draft202012Validator(schema).iter_errors(manifest)
     ]
-    core = [one for one in objects if (one["apiVersion"], one["kind"]) not in custom]
+    core = [
+        manifest for manifest in objects if (manifest["apiVersion"], manifest["kind"]) not in custom
+    ]
     file = scratch / "objects.yaml"
     file.write_text(yaml.safe_dump_all(core))
     versions = [word for version in KUBERNETES_VERSIONS for word in ("-k", version)]
@@ -146,9 +150,9 @@ def _schema_of(api_version: str, kind: str) -> Object:
         spec = yaml.safe_load(file.read_text())["spec"]
         if (spec["group"], spec["names"]["kind"]) == (group, kind):
             (found,) = [
-                one["schema"]
-                for one in spec["versions"]
-                if one["name"] == version and one["served"]
+                served["schema"]
+                for served in spec["versions"]
+                if served["name"] == version and served["served"]
             ]
             return dict(found["openAPIV3Schema"])
     raise LookupError(f"no definition of {api_version} {kind}")
@@ -159,10 +163,10 @@ def _strict(schema: Any) -> Any:
     it.
     """
     if isinstance(schema, list):
-        return [_strict(one) for one in schema]
+        return [_strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _strict(one) for name, one in schema.items()}
+    made = {name: _strict(item) for name, item in schema.items()}
     is_open = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
     if (
         isinstance(schema.get("properties"), dict)

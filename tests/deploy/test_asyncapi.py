@@ -40,7 +40,7 @@ def diagnostics(*texts: str) -> list[list[dict[str, Any]]]:
         check=True,
     )
     found = json.loads(done.stdout)
-    return [[one for one in each if one["severity"] <= WARNING] for each in found]
+    return [[problem for problem in each if problem["severity"] <= WARNING] for each in found]
 
 
 def test_the_parser_finds_only_what_is_wrong() -> None:
@@ -49,7 +49,7 @@ def test_the_parser_finds_only_what_is_wrong() -> None:
     right, found = diagnostics(asyncapi_yaml(), json.dumps(wrong))
     assert right == []
     path = ["channels", "input", "bindings", "kafka", "topics"]
-    assert path in [one["path"] for one in found if one["severity"] == ERROR]
+    assert path in [problem["path"] for problem in found if problem["severity"] == ERROR]
 
 
 @pytest.mark.chromium

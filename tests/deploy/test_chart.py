@@ -60,9 +60,9 @@ def test_values_of_other_shapes(file: Path, tmp_path: Path) -> None:
     for name, part in expected.items():
         kind, _, end = name.partition("/")
         found = [
-            one
-            for one in made
-            if one["kind"] == kind and fnmatch(one["metadata"]["name"], FULLNAME + end)
+            manifest
+            for manifest in made
+            if manifest["kind"] == kind and fnmatch(manifest["metadata"]["name"], FULLNAME + end)
         ]
         assert len(found) == (part is not None), name
         if part is not None:
@@ -74,12 +74,12 @@ def difference(part: Any, whole: Any, where: str) -> str | None:
     (each with a namesake, if it has a name), equal values else; null is absent.
     """
     if isinstance(part, dict) and isinstance(whole, dict):
-        tried = (difference(one, whole.get(key), f"{where}.{key}") for key, one in part.items())
+        tried = (difference(value, whole.get(key), f"{where}.{key}") for key, value in part.items())
         return next((found for found in tried if found), None)
     if isinstance(part, list) and isinstance(whole, list):
-        for one in part:
-            if all(difference(one, other, where) for other in whole):
-                return f"{where}: nothing like {one} in {whole}"
+        for item in part:
+            if all(difference(item, other, where) for other in whole):
+                return f"{where}: nothing like {item} in {whole}"
         return None
     return None if part == whole else f"{where}: {whole} is not {part}"
 
@@ -179,7 +179,7 @@ def test_the_worker_is_one_of_its_name(objects: list[chart.Object]) -> None:
         == f"http://{FULLNAME}-1.{FULLNAME}-headless.reviews.svc:8080"
     )
     assert variables["COVERSUMM_WEB_BIND"] == "::"  # both families
-    services = [one["spec"] for one in objects if one["kind"] == "Service"]
+    services = [manifest["spec"] for manifest in objects if manifest["kind"] == "Service"]
     assert {service["ipFamilyPolicy"] for service in services} == {"PreferDualStack"}
     assert variables["COVERSUMM_DATA_DIR"].startswith("/data/")
 
@@ -188,25 +188,25 @@ def test_selectors_find_the_workers_alone(objects: list[chart.Object]) -> None:
     stateful = only(objects, "StatefulSet")["spec"]
     labels = stateful["template"]["metadata"]["labels"].items()
     others = [
-        one["spec"]["template"]["metadata"]["labels"].items()
-        for one in objects
-        if one["kind"] in ("Job", "Deployment")
+        manifest["spec"]["template"]["metadata"]["labels"].items()
+        for manifest in objects
+        if manifest["kind"] in ("Job", "Deployment")
     ] + [only(objects, "Pod")["metadata"]["labels"].items()]
     selectors = [stateful["selector"]["matchLabels"].items()]
-    for one in objects:
-        if one["metadata"]["name"].startswith(f"{FULLNAME}-bridge"):
+    for manifest in objects:
+        if manifest["metadata"]["name"].startswith(f"{FULLNAME}-bridge"):
             continue
-        if one["kind"] == "Service":
-            selectors.append(one["spec"]["selector"].items())
-        if one["kind"] in ("PodDisruptionBudget", "PodMonitor"):
-            selectors.append(one["spec"]["selector"]["matchLabels"].items())
+        if manifest["kind"] == "Service":
+            selectors.append(manifest["spec"]["selector"].items())
+        if manifest["kind"] in ("PodDisruptionBudget", "PodMonitor"):
+            selectors.append(manifest["spec"]["selector"]["matchLabels"].items())
     for selector in selectors:
         assert selector <= labels
         assert not any(selector <= other for other in others)
     policies = [
-        one["spec"]["podSelector"]["matchLabels"].items()
-        for one in objects
-        if one["kind"] == "NetworkPolicy"
+        manifest["spec"]["podSelector"]["matchLabels"].items()
+        for manifest in objects
+        if manifest["kind"] == "NetworkPolicy"
     ]
     for pod in [labels, *others]:
         assert sum(policy <= pod for policy in policies) == bool(policies)
@@ -249,14 +249,14 @@ def _values_of_each() -> dict[str, Any]:
     }
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["commandLine"]
     found = {}
-    for name, one in schema["properties"].items():
+    for name, part in schema["properties"].items():
         if name in named:
             found[name] = named[name]
-        elif one.get("type") == "boolean":
+        elif part.get("type") == "boolean":
             found[name] = True
-        elif "minimum" in one:
+        elif "minimum" in part:
             default = getattr(Settings, name.lower(), 0) or 0
-            found[name] = default + 1 if default + 1 <= one["maximum"] else default - 1
+            found[name] = default + 1 if default + 1 <= part["maximum"] else default - 1
         else:
             found[name] = f"/data/{name.lower()}"
     return found
@@ -273,8 +273,8 @@ WAYS = {
 
 
 def test_every_setting_is_reachable_and_none_is_stale() -> None:
-    reached = {one for mechanism in WAYS for one in _reached_with(mechanism)}
-    assert reached == {one.variable for one in settings_by_field().values()}
+    reached = {way for mechanism in WAYS for way in _reached_with(mechanism)}
+    assert reached == {setting.variable for setting in settings_by_field().values()}
 
 
 def _reached_with(mechanism: str) -> set[str]:
@@ -286,9 +286,12 @@ def _reached_with(mechanism: str) -> set[str]:
         "errorTopic": "err",
         "applicationId": "app",
     }
-    own = tuple(one.replace("USERNAME", end) for one in WAYS[mechanism] for end in _USER)
+    own = tuple(way.replace("USERNAME", end) for way in WAYS[mechanism] for end in _USER)
     others = tuple(
-        one.replace("USERNAME", end) for way in WAYS.values() for one in way for end in _USER
+        setting.replace("USERNAME", end)
+        for way in WAYS.values()
+        for setting in way
+        for end in _USER
     )
 
     def is_used(name: str) -> bool:
@@ -296,12 +299,12 @@ def _reached_with(mechanism: str) -> set[str]:
             return False
         return name.startswith(own) or not name.startswith(others)
 
-    given = {name: one for name, one in _values_of_each().items() if is_used(name)}
+    given = {name: value for name, value in _values_of_each().items() if is_used(name)}
     given["SASL_MECHANISM"] = mechanism
     secrets = {
         name: {"name": "s", "key": name.lower()}
-        for one in settings_by_field().values()
-        if one.secret and is_used(name := one.variable.removeprefix(PREFIX))
+        for setting in settings_by_field().values()
+        if setting.secret and is_used(name := setting.variable.removeprefix(PREFIX))
     }
     made = worker(render({"kafka": kafka, "commandLine": given, "secretRefs": secrets}))
     variables = environment(
@@ -324,9 +327,9 @@ def _reached_with(mechanism: str) -> set[str]:
         name: value.lower() if value == "True" else value for name, value in wanted.items()
     }
     # the worker takes them, in the form in which they arrive
-    for one in settings_by_field().values():
-        if one.variable in ours:
-            one.kind.parse(ours[one.variable])
+    for setting in settings_by_field().values():
+        if setting.variable in ours:
+            setting.kind.parse(ours[setting.variable])
     return set(ours)
 
 
@@ -336,8 +339,11 @@ FILE = "/usr/bin/env"
 
 def _contradictions() -> dict[str, dict[str, str]]:
     """Settings that contradict one rule or more, for each rule that the chart has of the worker."""
-    named = {field: one.variable.removeprefix(PREFIX) for field, one in settings_by_field().items()}
-    examples = {name: str(one) for name, one in _values_of_each().items()}
+    named = {
+        field: setting.variable.removeprefix(PREFIX)
+        for field, setting in settings_by_field().items()
+    }
+    examples = {name: str(value) for name, value in _values_of_each().items()}
     examples |= dict.fromkeys(named.values() - examples.keys(), "a-secret-of-this-test")
     examples |= {name: FILE for name in examples if name.endswith("_LOCATION")}
     found = {}
@@ -350,21 +356,25 @@ def _contradictions() -> dict[str, dict[str, str]]:
         )
     for low, high, _ in checks.LESS_THAN:
         found[f"{low} as {high}"] = {named[low]: str(getattr(Settings, high))}
-    for name, needed in (*checks.NEEDS, *checks.TOGETHER, *(one[::-1] for one in checks.TOGETHER)):
+    for name, needed in (
+        *checks.NEEDS,
+        *checks.TOGETHER,
+        *(pair[::-1] for pair in checks.TOGETHER),
+    ):
         if name != needed:
             found[f"{name} without {needed}"] = {named[name]: examples[named[name]]}
     for name in checks.OF_TLS:
         found[f"{name} without TLS"] = {named[name]: FILE}
     registry = ["schema_registry_url", "schema_registry_password", *checks.ONE_OF]
-    found["ways"] = {named[one]: examples[named[one]] for one in registry}
+    found["ways"] = {named[field]: examples[named[field]] for field in registry}
     used = {name for needed, takes in checks.SASL.values() for name in (*needed, *takes)}
     found["no mechanism"] = {"SECURITY_PROTOCOL": "SASL_SSL"}
     for mechanism, (needed, _) in checks.SASL.items():
         login = {} if mechanism is None else {"SECURITY_PROTOCOL": "SASL_SSL"}
         login |= {"SASL_MECHANISM": mechanism or "PLAIN"}
-        enough = {named[one]: examples[named[one]] for one in needed}
+        enough = {named[field]: examples[named[field]] for field in needed}
         for missing in enough:
-            given = {name: one for name, one in enough.items() if name != missing}
+            given = {name: value for name, value in enough.items() if name != missing}
             found[f"{mechanism} without {missing}"] = login | given
         for other in sorted(used.difference(*checks.SASL[mechanism])):
             more = {named[other]: examples[named[other]]}
@@ -379,12 +389,16 @@ CONTRADICTIONS = _contradictions()
 def test_the_chart_refuses_what_the_worker_refuses_in_its_words(case: str) -> None:
     given = CONTRADICTIONS[case]
     secret = {
-        one.variable.removeprefix(PREFIX) for one in settings_by_field().values() if one.secret
+        setting.variable.removeprefix(PREFIX)
+        for setting in settings_by_field().values()
+        if setting.secret
     }
     with pytest.raises(SetupError) as told:
         Settings.from_environment({PREFIX + name: value for name, value in given.items()})
     values = {
-        "commandLine": {name: _as_value(one) for name, one in given.items() if name not in secret},
+        "commandLine": {
+            name: _as_value(value) for name, value in given.items() if name not in secret
+        },
         "secretRefs": {name: {"name": "s", "key": "k"} for name in secret & given.keys()},
     }
     with pytest.raises(Refused) as refused:
@@ -418,7 +432,7 @@ def test_a_value_of_another_type_is_refused_at_its_own_path() -> None:
 
 
 def test_templates_speak_of_settings_that_exist() -> None:
-    known = {one.variable.removeprefix(PREFIX) for one in settings_by_field().values()}
+    known = {setting.variable.removeprefix(PREFIX) for setting in settings_by_field().values()}
     known |= {"REPLAY_INDEX", "POD_NAME", "POD_NAMESPACE", "POD_IP", "KAFKA_BOOTSTRAP_SERVERS"}
     known |= {"SSL_CERT_FILE", "AWS_MSK_IAM"}  # of Python, in the test of a release; a mechanism
     files = [*(CHART / "templates").rglob("*.*"), CHART / "values.yaml"]
@@ -590,8 +604,8 @@ def test_the_dashboard_is_a_config_map() -> None:
 
 @pytest.mark.parametrize("name", ["upgrade-check", "replay"])
 def test_the_command_of_a_job_is_one_of_the_worker(name: str) -> None:
-    jobs = [one for one in render(MATRIX["replayed"]) if one["kind"] == "Job"]
-    (job,) = [one for one in jobs if f"-{name}" in one["metadata"]["name"]]
+    jobs = [manifest for manifest in render(MATRIX["replayed"]) if manifest["kind"] == "Job"]
+    (job,) = [job for job in jobs if f"-{name}" in job["metadata"]["name"]]
     (container,) = job["spec"]["template"]["spec"]["containers"]
     command, *arguments = container["args"]
     cli.commands[command].make_context(command, arguments, **cli.context_settings)
@@ -620,8 +634,11 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
         )
         for number, address in (("0", "10.0.0.1"), ("1", "fd00::5"))
     ]
-    assert [one["COVERSUMM_INSTANCE_ID"] for one in found] == ["replay-0", "replay-1"]
-    urls = [web_origin(one["COVERSUMM_WEB_ADVERTISED_URL"]) for one in found]
+    assert [environment["COVERSUMM_INSTANCE_ID"] for environment in found] == [
+        "replay-0",
+        "replay-1",
+    ]
+    urls = [web_origin(environment["COVERSUMM_WEB_ADVERTISED_URL"]) for environment in found]
     assert urls == ["http://10.0.0.1:8080", "http://[fd00::5]:8080"]
     assert (found[0]["COVERSUMM_K"], found[0]["COVERSUMM_EPOCH"]) == ("10", "2")
     assert found[0]["COVERSUMM_SASL_USERNAME"] == "worker"
@@ -633,10 +650,14 @@ def test_processes_of_a_replay_differ_from_each_other_and_from_the_workers() -> 
 def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
     mapped, bridged = render(MATRIX["mapped"]), render(MATRIX["bridged"])
     found, of_the_hook = (
-        [one for one in mapped if one["kind"] == "ConfigMap" and of_a_hook is _is_hook(one)]
+        [
+            manifest
+            for manifest in mapped
+            if manifest["kind"] == "ConfigMap" and of_a_hook is _is_hook(manifest)
+        ]
         for of_a_hook in (False, True)
     )
-    assert [one["data"] for one in found + of_the_hook] == [{"mapping.toml": MAPPING}] * 2
+    assert [manifest["data"] for manifest in found + of_the_hook] == [{"mapping.toml": MAPPING}] * 2
     pod = only(mapped, "StatefulSet")["spec"]["template"]["spec"]
     assert {"name": "mapping", "configMap": {"name": found[0]["metadata"]["name"]}} in pod[
         "volumes"
@@ -648,7 +669,9 @@ def test_workers_have_the_mapping_unless_a_bridge_has_it() -> None:
     # the hook comes before the ConfigMap: it has one of its own
     assert "COVERSUMM_MAPPING" in str(only(mapped, "Job", "-upgrade-check"))
     other = render({**MATRIX["mapped"], "mapping": MAPPING + "#"})
-    (renamed,) = [one for one in other if one["kind"] == "ConfigMap" and not _is_hook(one)]
+    (renamed,) = [
+        manifest for manifest in other if manifest["kind"] == "ConfigMap" and not _is_hook(manifest)
+    ]
     assert renamed["metadata"]["name"] != found[0]["metadata"]["name"]
 
 
@@ -678,8 +701,8 @@ def test_a_mapping_in_python_has_its_files_name() -> None:
         render({**values, "mappingFile": "shop.sh"})
 
 
-def _is_hook(one: chart.Object) -> bool:
-    return "helm.sh/hook" in one["metadata"].get("annotations", {})
+def _is_hook(manifest: chart.Object) -> bool:
+    return "helm.sh/hook" in manifest["metadata"].get("annotations", {})
 
 
 def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
@@ -703,7 +726,7 @@ def test_the_bridge_runs_the_command_with_the_workers_settings() -> None:
     made = only(render({**MATRIX["bridged"], "bridge": several}), "Deployment")
     (two,) = made["spec"]["template"]["spec"]["containers"]
     assert two["args"] == [*container["args"][:-1], "shop.public.reviews,shop.replies"]
-    memory = [one["resources"]["limits"]["memory"] for one in (container, two)]
+    memory = [each["resources"]["limits"]["memory"] for each in (container, two)]
     assert memory == ["768Mi", "896Mi"]
     for bad in (["a b"], ["a", "a"], [1], "a,b"):
         with pytest.raises(Refused, match="from"):
@@ -729,16 +752,16 @@ def test_another_replay_is_another_job() -> None:
 
 def _replay(values: dict[str, Any]) -> chart.Object:
     (job,) = [
-        one
-        for one in render(values)
-        if one["kind"] == "Job" and "-replay-" in one["metadata"]["name"]
+        manifest
+        for manifest in render(values)
+        if manifest["kind"] == "Job" and "-replay-" in manifest["metadata"]["name"]
     ]
     return job
 
 
 def test_names_fit_whatever_the_release_is_called() -> None:
     made = render({"fullnameOverride": "a" * 40, "replay": {"enabled": True, "name": "x"}})
-    for one in made:
+    for manifest in made:
         # Its pods have a label with the set's name and a hash.
-        beside = len("-1234567890") if one["kind"] == "StatefulSet" else 0
-        assert len(one["metadata"]["name"]) + beside <= 63
+        beside = len("-1234567890") if manifest["kind"] == "StatefulSet" else 0
+        assert len(manifest["metadata"]["name"]) + beside <= 63

@@ -144,7 +144,7 @@ class Deployed:
         objects = render({**self._values, "mapping": deletions(SOURCE), "bridge": own})
         (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
         file = self._directory / "mapping.toml"
-        kept = [one for one in objects if "helm.sh/hook" not in str(one["metadata"])]
+        kept = [manifest for manifest in objects if "helm.sh/hook" not in str(manifest["metadata"])]
         file.write_text(only(kept, "ConfigMap")["data"]["mapping.toml"])
         arguments = [
             str(file) if arg.endswith("/mapping.toml") else arg for arg in container["args"]
@@ -252,7 +252,7 @@ def test_a_replay_runs_as_a_job(deployed: Deployed, tmp_path: Path) -> None:
         _, told = job.communicate(timeout=PATIENCE_SECONDS)
         assert job.returncode == 0, told
     found = read_topic(deployed.broker.bootstrap_servers, "marketplace.review-summaries.v1.epoch-2")
-    assert [json.loads(one.value or b"")["epoch"] for one in found] == [2]
+    assert [json.loads(message.value or b"")["epoch"] for message in found] == [2]
     deployed.broker.take_back(rules(REPLAYER))
 
 

@@ -61,7 +61,9 @@ def test_every_mounted_file_is_there() -> None:
 def test_every_setting_exists_and_each_worker_has_a_name_of_its_own() -> None:
     known = {setting.variable for setting in settings_by_field().values()}
     given = [
-        name for one in [*WORKERS, "topics", "sender"] for name in SERVICES[one]["environment"]
+        name
+        for service in [*WORKERS, "topics", "sender"]
+        for name in SERVICES[service]["environment"]
     ]
     assert set(given) <= known
     assert [SERVICES[name]["environment"]["COVERSUMM_INSTANCE_ID"] for name in WORKERS] == WORKERS

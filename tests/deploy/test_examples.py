@@ -26,7 +26,9 @@ STRIMZI = DEPLOY / "strimzi"
 
 
 def documents(*names: str) -> list[Any]:
-    return [one for name in names for one in yaml.safe_load_all((EXAMPLES / name).read_text())]
+    return [
+        document for name in names for document in yaml.safe_load_all((EXAMPLES / name).read_text())
+    ]
 
 
 def test_argo_cd_takes_the_application(tmp_path: Path) -> None:
@@ -57,8 +59,10 @@ def test_workers_read_the_secret_that_external_secrets_makes(tmp_path: Path) -> 
     assert secret["spec"]["secretStoreRef"]["name"] == store["metadata"]["name"]
     (values,) = documents("external-secrets/values.yaml")
     made = render(values)
-    (found,) = [one["value"] for one in worker(made)["env"] if "PASSWORD" in one["name"]]
-    (key,) = [one["secretKey"] for one in secret["spec"]["data"]]
+    (found,) = [
+        variable["value"] for variable in worker(made)["env"] if "PASSWORD" in variable["name"]
+    ]
+    (key,) = [reference["secretKey"] for reference in secret["spec"]["data"]]
     (files,) = values["secretFilesRefs"]
     assert files["name"] == secret["spec"]["target"]["name"]
     assert found == f"{files['mountPath']}/{key}"
@@ -122,7 +126,7 @@ def test_terraform_gives_the_permissions_of_strimzi(planned: dict[str, Any]) -> 
     }
     found = planned["permissions"]
     assert {
-        (one["type"].lower(), one["name"], one["operation"], one["pattern"] == "Prefixed")
-        for one in found
+        (rule["type"].lower(), rule["name"], rule["operation"], rule["pattern"] == "Prefixed")
+        for rule in found
     } == wanted
     assert len(found) == len(wanted)

@@ -42,7 +42,7 @@ def _pins(file: str) -> dict[str, tuple[str, str]]:
     lines = (line for line in (ROOT / file).read_text().splitlines() if not line.startswith("#"))
     found = [PIN.fullmatch(line) for line in lines]
     assert all(found)
-    return {_name(one[1]): (one[2], one[3] or "") for one in found if one}
+    return {_name(match[1]): (match[2], match[3] or "") for match in found if match}
 
 
 def _needed(package: str, found: set[str]) -> set[str]:
@@ -53,12 +53,12 @@ def _needed(package: str, found: set[str]) -> set[str]:
     # what only that Python needs is not here on another, and needs nothing itself
     with suppress(PackageNotFoundError):
         needs = requires(package) or []
-    for one in map(Requirement, needs):
-        if (one.marker is None or one.marker.evaluate(IMAGE_PYTHON)) and _name(
-            one.name
+    for requirement in map(Requirement, needs):
+        if (requirement.marker is None or requirement.marker.evaluate(IMAGE_PYTHON)) and _name(
+            requirement.name
         ) not in found:
-            found.add(_name(one.name))
-            _needed(one.name, found)
+            found.add(_name(requirement.name))
+            _needed(requirement.name, found)
     return found
 
 
@@ -92,9 +92,11 @@ def test_a_variant_holds_the_locked_versions_of_all_that_its_extra_needs(extra: 
         name: locked[name][0] for name in pinned
     }
     assert all(digest for _, digest in pinned.values())
-    needed = {Requirement(one).name for one in PROJECT["optional-dependencies"][extra]}
-    for one in sorted(needed):
-        needed |= _needed(one, set())
+    needed = {
+        Requirement(requirement).name for requirement in PROJECT["optional-dependencies"][extra]
+    }
+    for package in sorted(needed):
+        needed |= _needed(package, set())
     everywhere = set(_pins("deploy/image/requirements.txt"))
     assert set(pinned) == set(map(_name, needed)) - everywhere - {"openvino-telemetry"}
 

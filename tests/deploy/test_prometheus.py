@@ -58,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.long
 def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
-    wanting = {one for one in QUERIES if not any(name in one for name in MAY_BE_MISSING)}
+    wanting = {query for query in QUERIES if not any(name in query for name in MAY_BE_MISSING)}
 
     def all_have_data() -> bool:
         for query in sorted(wanting):

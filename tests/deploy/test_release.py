@@ -56,7 +56,7 @@ def twice(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 
 
 def test_two_clones_make_the_same_bytes(twice: list[Path]) -> None:
-    first, second = ({file.name: file.read_bytes() for file in _made(one)} for one in twice)
+    first, second = ({file.name: file.read_bytes() for file in _made(folder)} for folder in twice)
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
     assert sorted(first) == [
@@ -124,9 +124,13 @@ def test_the_packaged_chart_runs_the_image_of_its_digest(twice: list[Path]) -> N
 
     def images(values: Mapping[str, Any]) -> set[str]:
         text = helm("template", "shop", file, "-f", "-", stdin=json.dumps(values))
-        made = [one for one in yaml.safe_load_all(text) if one]
+        made = [document for document in yaml.safe_load_all(text) if document]
         assert only(made, "StatefulSet")["metadata"]["labels"]["app.kubernetes.io/version"]
-        jobs = [one for one in made if one["kind"] == "Job" and "replay" in one["metadata"]["name"]]
+        jobs = [
+            document
+            for document in made
+            if document["kind"] == "Job" and "replay" in document["metadata"]["name"]
+        ]
         return {worker(made)["image"], *(_image_of(job) for job in jobs)}
 
     assert images({"image": "a.example/worker"}) == {f"a.example/worker@{DIGEST}"}
@@ -240,7 +244,7 @@ def _saved(path: Path, *, level: int, config: Mapping[str, Any], layers: list[by
     packed = [gzip.compress(layer, level) if level else layer for layer in layers]
     manifest = {
         "config": stored(json.dumps(config).encode()),
-        "layers": [stored(one) for one in packed],
+        "layers": [stored(member) for member in packed],
         "annotations": {"level": str(level)},
     }
     index = {"manifests": [stored(json.dumps(manifest).encode())]}

@@ -118,7 +118,9 @@ class PlayedCluster:
         ]
         where = ["--namespace", "reviews", *(["--is-upgrade"] if upgrade else [])]
         text = chart.helm("template", release.name, chart.CHART, *where, *files)
-        release.objects = [one for one in yaml.safe_load_all(text) if one is not None]
+        release.objects = [
+            document for document in yaml.safe_load_all(text) if document is not None
+        ]
         release.revisions.append(words)
         if upgrade:
             check = _container(chart.only(release.objects, "Job", "-upgrade-check"))
@@ -137,7 +139,7 @@ class PlayedCluster:
         for name in [pod for pod in release.pods if pod not in wanted]:
             self._end(name, release.pods[name])
             del release.pods[name]
-        for name in [one for one in wanted if one not in release.pods]:
+        for name in [pod for pod in wanted if pod not in release.pods]:
             self._start(release, name)
         for name in wanted:
             release.pods[name].process.wait_ready()
@@ -197,7 +199,9 @@ class PlayedCluster:
                 self._pod(claim.removeprefix("data-")).process.kill()
                 shutil.rmtree(self._volume(claim))
             case ["delete", "pod", name]:
-                release = next(one for one in self.releases.values() if name in one.pods)
+                release = next(
+                    release for release in self.releases.values() if name in release.pods
+                )
                 self._end(name, release.pods[name])
                 self._start(release, name)
                 release.pods[name].process.wait_ready()
@@ -354,5 +358,5 @@ def _container(of: chart.Object) -> chart.Object:
     return dict(container)
 
 
-def _is_hook(one: chart.Object) -> bool:
-    return "helm.sh/hook" in (one["metadata"].get("annotations") or {})
+def _is_hook(manifest: chart.Object) -> bool:
+    return "helm.sh/hook" in (manifest["metadata"].get("annotations") or {})

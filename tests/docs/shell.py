@@ -133,7 +133,7 @@ class Shell:
     def _start(self, words: list[str], own: list[str], program: str) -> str:
         """Start a process; a worker or a bridge until it is ready. Returns the path of its log."""
         log = self.directory / f"process-{time.monotonic_ns()}.log"
-        settings = dict(one.split("=", 1) for one in own)
+        settings = dict(assignment.split("=", 1) for assignment in own)
         with log.open("wb") as file:
             process = subprocess.Popen(
                 words[len(own) :],

@@ -62,7 +62,7 @@ def test_every_topic_but_the_changelog_has_its_messages() -> None:
         "tombstone",
         "dead-letter",
     }
-    actions = {name: one["action"] for name, one in DOCUMENT["operations"].items()}
+    actions = {name: operation["action"] for name, operation in DOCUMENT["operations"].items()}
     assert actions == {
         "receiveInput": "receive",
         "sendSummaries": "send",

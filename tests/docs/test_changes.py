@@ -80,7 +80,7 @@ def test_the_commands_on_topics(kafka: KafkaBroker, tmp_path: Path) -> None:
         run(line, tmp_path, KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers) for line in OF_TOPICS
     ]
     assert len(printed) == 7
-    assert [json.loads(one)["identical"] for one in printed[:3]] == [1, 1, 1]
+    assert [json.loads(line)["identical"] for line in printed[:3]] == [1, 1, 1]
     assert json.loads(printed[3])["added_texts"] == {"r#0": "Good."}
     assert printed[4] == printed[3]  # it is all since that date
     assert (json.loads(printed[5])["facet"], json.loads(printed[6])["identical"]) == ("parking", 1)

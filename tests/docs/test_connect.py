@@ -49,7 +49,7 @@ def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixt
     found = [json.loads(line)["event"] for line in captured.out.splitlines()]
     lines = example.events.splitlines()
     assert found == [json.loads(line) for line in lines]
-    assert [json.dumps(one, separators=(",", ":")) for one in found] == lines
+    assert [json.dumps(event, separators=(",", ":")) for event in found] == lines
     warnings = [line for line in captured.err.splitlines() if line.startswith("warning")]
     # one shows no draft, the other no upsert in the product that a review leaves
     assert len(warnings) == (example.name in ("Debezium", "Several events of a record"))

@@ -27,7 +27,7 @@ def test_every_place_for_a_table_is_filled() -> None:
 
 def test_every_limit_is_described_and_names_settings_that_exist() -> None:
     variables = {setting.variable for setting in settings_by_field().values()}
-    assert {limit.value for limit in Limit} <= {one.name for one in LIMITS}
-    for one in LIMITS:
-        assert {PREFIX + name for name in one.variables} <= variables
-        assert (one.seen_in == "the counter") == (one.name in set(Limit))
+    assert {limit.value for limit in Limit} <= {limit.name for limit in LIMITS}
+    for described in LIMITS:
+        assert {PREFIX + name for name in described.variables} <= variables
+        assert (described.seen_in == "the counter") == (described.name in set(Limit))

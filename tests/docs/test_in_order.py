@@ -81,7 +81,7 @@ def test_readme(shell: Shell) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "example",
-    [one for one in EXAMPLES if one.commands and "framed" not in one.mapping],
+    [example for example in EXAMPLES if example.commands and "framed" not in example.mapping],
     ids=lambda example: example.name,
 )
 def test_connect(shell: Shell, kafka: KafkaBroker, example: Example) -> None:
@@ -113,7 +113,7 @@ def test_replay(shell: Shell) -> None:
         assert kind == "sh"
         printed |= shell.run(text)
     said = {
-        line.partition("coversumm-worker ")[2]: [json.loads(one) for one in out.splitlines()]
+        line.partition("coversumm-worker ")[2]: [json.loads(line) for line in out.splitlines()]
         for line, out in printed.items()
         if not line.endswith(" run")
     }
@@ -168,7 +168,7 @@ def test_tutorial(shell: Shell) -> None:
 
     def is_updated() -> bool:
         facets = now("coversumm-worker inspect kettle --view overview")
-        counts = {name: one["mentions"]["review_count"] for name, one in facets.items()}  # type: ignore[index]
+        counts = {name: facet["mentions"]["review_count"] for name, facet in facets.items()}  # type: ignore[index]
         return (counts["noise"], counts["delivery"], facets["noise"]["cons"]) == (3, 4, [])
 
     eventually(is_updated, shell.logs)
@@ -214,7 +214,7 @@ def test_the_files_of_the_tutorial_are_on_its_page() -> None:
 
 def test_the_first_output_is_what_summarize_prints(tmp_path: Path) -> None:
     with gzip.open(SAMPLE, "rt") as file:
-        (tmp_path / "stay.jsonl").write_text("".join(one for one in file if f'"{STAY}"' in one))
+        (tmp_path / "stay.jsonl").write_text("".join(line for line in file if f'"{STAY}"' in line))
     options = ["--facets", "preset:stays", "--view", "overview", "--pretty"]
     printed = run(["summarize", "stay.jsonl", *options], tmp_path, {"PYTHONPATH": str(ROOT)})
     lines = [line.rstrip() for line in printed.strip().splitlines()]

@@ -38,10 +38,10 @@ def closed(node: Any) -> Any:
     does not name is an error.
     """
     if isinstance(node, list):
-        return [closed(one) for one in node]
+        return [closed(item) for item in node]
     if not isinstance(node, dict):
         return node
-    node = {name: closed(one) for name, one in node.items()}
+    node = {name: closed(item) for name, item in node.items()}
     if "properties" in node and isinstance(node["properties"], dict):
         node.setdefault("additionalProperties", False)
     return node
@@ -280,9 +280,9 @@ def test_every_parameter_that_the_server_reads_is_in_it() -> None:
     asyncio.run(ask_all())
     assert read == {
         path: {
-            one["$ref"].rpartition("/")[2]
-            for one in operation.get("parameters", [])
-            if "$ref" in one
+            parameter["$ref"].rpartition("/")[2]
+            for parameter in operation.get("parameters", [])
+            if "$ref" in parameter
         }
         for path, operation in PATHS.items()
     }

@@ -146,6 +146,6 @@ def test_upgrade(cluster: PlayedCluster) -> None:
         for words, out in printed.items()
         if words.startswith("promote")
     ]
-    assert [one["ok"] for one in promoted] == [True, True]
+    assert [line["ok"] for line in promoted] == [True, True]
     assert list(cluster.releases) == ["shop-2"]
     assert {path.name for path in (cluster.directory / "volumes").glob("data-shop-c*")} == set()

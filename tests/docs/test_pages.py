@@ -54,7 +54,7 @@ def test_every_setting_exists() -> None:
         for name in re.findall(r"\bCOVERSUMM_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     }
     assert named
-    assert [one for one in sorted(named) if one[0] not in known] == []
+    assert [link for link in sorted(named) if link[0] not in known] == []
 
 
 def test_every_make_target_exists() -> None:

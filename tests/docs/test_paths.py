@@ -22,7 +22,7 @@ def test_every_path_exists() -> None:
         text = page.read_text(encoding="utf-8")
         named |= {(page, ROOT / path) for path in PATHS.findall(text)}
         named |= {(page, ROOT / "worker" / path) for path in ROOMS.findall(text)}
-    assert [one for one in sorted(named) if not one[1].exists()] == []
+    assert [path for path in sorted(named) if not path[1].exists()] == []
 
 
 def test_every_folder_and_module_is_in_the_lists() -> None:

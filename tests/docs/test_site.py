@@ -116,7 +116,7 @@ def test_it_is_searched_from_files(site: Path, tmp_path: Path) -> None:
             ".map((one) => one.src || one.href)"
         )
         assert len(loaded) > 3
-        assert [one for one in loaded if not one.startswith(("file:", "data:"))] == []
+        assert [url for url in loaded if not url.startswith(("file:", "data:"))] == []
         assert tab.complaints == []
         algorithm = browser.open((site / "docs" / "algorithm.html").as_uri())
         assert algorithm.evaluate("document.querySelectorAll('math').length") > 100

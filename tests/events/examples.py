@@ -63,8 +63,8 @@ def record(value: Any, key: bytes | None = b"e", offset: int = 0) -> Record:
 def decode(records: Sequence[Record], *given: Any, **more: Any) -> list[Decoded]:
     """What becomes of records, none of which may be an internal error."""
     found = decode_any(records, *given, **more)
-    for one in found:
-        assert not isinstance(one, Rejected) or one.reason is not Reason.INTERNAL_ERROR, one
+    for event in found:
+        assert not isinstance(event, Rejected) or event.reason is not Reason.INTERNAL_ERROR, event
     return found
 
 
@@ -85,16 +85,16 @@ def strict_json(raw: bytes) -> Any:
     return json.loads(raw.decode(), parse_constant=refuse)
 
 
-def assert_same_event(one: Any, other: Any) -> None:
+def assert_same_event(event: Any, other: Any) -> None:
     """`other`, read from another format, is the event `one`; their vectors are views of different
     arrays.
     """
-    assert not isinstance(one, Rejected)
-    if isinstance(one, ReviewUpserted) and one.sentences is not None:
+    assert not isinstance(event, Rejected)
+    if isinstance(event, ReviewUpserted) and event.sentences is not None:
         assert isinstance(other, ReviewUpserted)
         assert other.sentences is not None
-        for mine, theirs in zip(one.sentences, other.sentences, strict=True):
+        for mine, theirs in zip(event.sentences, other.sentences, strict=True):
             assert mine.text == theirs.text
             np.testing.assert_array_equal(mine.vector, theirs.vector)
     else:
-        assert one == other
+        assert event == other

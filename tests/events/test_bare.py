@@ -119,8 +119,8 @@ def test_a_row_with_a_lone_surrogate_is_bad_in_an_id_and_whole_elsewhere(name: s
         else:
             assert isinstance(result, ReviewUpserted)
             assert (result.text if name == "text" else getattr(result.details, name)) == "a\ufffdb"
-        for one in (row, {"type": "review.upserted", **row}):  # the same as a line of JSON
-            assert judged(*read_json(json.dumps(one).encode()).line) == result
+        for body in (row, {"type": "review.upserted", **row}):  # the same as a line of JSON
+            assert judged(*read_json(json.dumps(body).encode()).line) == result
 
 
 @pytest.mark.parametrize("name", ["entity_id", "text"])

@@ -88,8 +88,8 @@ def decode_other(event: Any, key: bytes | None = b"e") -> Event | Rejected:
     ],
 )
 def test_an_event_is_the_same_in_another_format(event: dict[str, Any]) -> None:
-    one, other = decode_one(event), decode_other(event)
-    assert_same_event(one, other)
+    decoded, other = decode_one(event), decode_other(event)
+    assert_same_event(decoded, other)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_an_event_is_the_same_in_another_format(event: dict[str, Any]) -> None:
     ],
 )
 def test_a_refusal_is_the_same_in_another_format(event: dict[str, Any], reason: str) -> None:
-    one = decode_one(event)
-    assert isinstance(one, Rejected)
-    assert one.reason == reason
-    assert decode_other(event) == one
+    decoded = decode_one(event)
+    assert isinstance(decoded, Rejected)
+    assert decoded.reason == reason
+    assert decode_other(event) == decoded
 
 
 @pytest.mark.parametrize("rating", [float("nan"), float("-inf")])
@@ -182,8 +182,8 @@ def test_changes_encoded_together_have_the_bytes_of_each_body(codec, changes):
         RankedChange(
             structs.replace(body, sentences=[]),
             [codec.quote(*quoted) for *quoted, _, _ in sentences],
-            [one.distance for one in body.sentences],
-            [one.support for one in body.sentences],
+            [sentence.distance for sentence in body.sentences],
+            [sentence.support for sentence in body.sentences],
         )
         for body, (_, _, sentences) in zip(whole, changes, strict=True)
     ]

@@ -102,7 +102,7 @@ def test_whatever_comes_out_is_a_timestamp_that_stays(written: object) -> None:
 
 @given(
     st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1)).map(
-        lambda one: one.replace(microsecond=0, tzinfo=UTC)
+        lambda time: time.replace(microsecond=0, tzinfo=UTC)
     )
 )
 def test_all_forms_of_a_moment_mean_it(moment: datetime) -> None:

@@ -49,8 +49,8 @@ def test_bad_input_has_one_reason(value: Any, reason: str, detail: str) -> None:
 )
 def test_half_of_a_pair_of_surrogates_is_a_lost_character(written: bytes, text: str) -> None:
     value = VALID.replace(b"Good.", written)
-    for one in (value, value[:-1] + rb',"more":"\ud800"}'):
-        result = decode_one(one)
+    for body in (value, value[:-1] + rb',"more":"\ud800"}'):
+        result = decode_one(body)
         assert isinstance(result, ReviewUpserted)
         assert result.text == text
 
@@ -156,7 +156,7 @@ def test_labels_are_checked_only_where_facets_have_them() -> None:
     taken = decode_one(good, limits=event_limits(dimension=2, label_bits={"x": 1, "y": 4}))
     assert isinstance(taken, ReviewUpserted)
     assert taken.sentences is not None
-    assert [one.label_bits for one in taken.sentences] == [5, 0]
+    assert [sentence.label_bits for sentence in taken.sentences] == [5, 0]
     bad = event | {"sentences": [{"text": "a", "labels": "x"}]}
     refused = decode_one(bad, limits=event_limits(dimension=2, label_bits={"x": 1}))
     assert isinstance(refused, Rejected)

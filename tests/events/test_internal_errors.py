@@ -70,7 +70,9 @@ def test_a_mapped_record_is_one_for_a_worker_a_bridge_and_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = mapping(tmp_path, deletions("t"), "t")
-    values = [json.dumps({"product": "E", "id": one}).encode() for one in ("a", ODD, "b")]
+    values = [
+        json.dumps({"product": "E", "id": identifier}).encode() for identifier in ("a", ODD, "b")
+    ]
     records = [Record("t", 0, at, 0, None, value) for at, value in enumerate(values)]
     fail_for_odd(monkeypatch, "worker.mapping.topic", "check_ids", KeyError("x"))
     found = decode(records, LIMITS, mapping=rules)[1]
@@ -78,12 +80,16 @@ def test_a_mapped_record_is_one_for_a_worker_a_bridge_and_the_check(
     assert found.detail.startswith("KeyError at worker/mapping/topic.py:")
     writer = ContractWriter(rules, "events", lambda _: 0, "dlq", 10**6, LIMITS)
     messages, outcomes, in_a_row = writer.write(records)
-    assert [one.topic for one in messages] == ["events", "dlq", "events"]
+    assert [message.topic for message in messages] == ["events", "dlq", "events"]
     assert dict(messages[1].headers)["dlq.detail"] == found.detail.encode()
     assert (outcomes["unreadable", "dead_letter:internal_error"], in_a_row) == (1, 0)
     check = MappingCheck({"t": rules}, LIMITS)
-    judged = [one for at, each in enumerate(records) for one in check.judge(str(at), each)]
-    assert [one.becomes for one in judged] == ["review.deleted", "dead letter", "review.deleted"]
+    judged = [judged for at, each in enumerate(records) for judged in check.judge(str(at), each)]
+    assert [message.becomes for message in judged] == [
+        "review.deleted",
+        "dead letter",
+        "review.deleted",
+    ]
     assert judged[1].detail == f"internal_error: {found.detail}"
     odd = records[1:2] * (MOST_IN_A_ROW - 1)
     assert writer.write([*odd, records[0], *odd], 0).in_a_row == MOST_IN_A_ROW - 1
@@ -102,7 +108,7 @@ def test_many_in_a_row_end_the_process_before_they_are_committed(
     good = driven(60, "r", ("Good.", [1, 2, 3]))
     for part in (odd[:60], [good], odd[61:120], odd[120 : 60 + MOST_IN_A_ROW]):
         batch = driver.run_whole(*part)
-        assert [one.topic for one in batch.messages] == [
+        assert [message.topic for message in batch.messages] == [
             "summaries" if part == [good] else "dlq"
         ] * len(part)
     applied = dict(driver.rows[0].scan(b""))

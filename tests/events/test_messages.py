@@ -95,7 +95,7 @@ def test_headers_that_do_not_fit_are_dropped_and_counted() -> None:
         given = record(b"v" * 100_000)._replace(headers=headers)
         message = dead_letter_message("dead", given, REJECTED, "0.1.0", 1_000_000)
         found = dict(message.headers)
-        own = [one for one in message.headers if not one[0].startswith("dlq.")]
+        own = [header for header in message.headers if not header[0].startswith("dlq.")]
         assert own[: len(kept)] == kept
         assert int(found["dlq.dropped_headers"]) == len(headers) - len(own) - headers.count(
             ("c", None)

@@ -52,7 +52,9 @@ def test_presets_have_six_to_ten_facets_with_phrases_and_one_that_is_hidden(name
 
 
 def test_a_service_alone_is_not_the_support_of_an_app():
-    (support,) = [one for one in read_definitions("preset:apps").facets if one.name == "support"]
+    (support,) = [
+        facet for facet in read_definitions("preset:apps").facets if facet.name == "support"
+    ]
     words = Words([support.words])
     assert not any(words.bits(["Great service"], tag) for tag in ("en", "fr", "de"))
     assert words.bits(["Le service client"], "fr") == words.bits(["Kundenservice"], "de") == 1

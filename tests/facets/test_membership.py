@@ -41,7 +41,7 @@ def test_the_highest_cosine_in_pythons_integers(phrases, sentences, threshold, c
     owners, thresholds = [0, 0, 1, 2], [threshold, threshold, 0.4, 0.2]
     wanted = []
     for sentence in sentences:
-        cosines = [signed_square_of_cosine(one, sentence) for one in phrases]
+        cosines = [signed_square_of_cosine(phrase, sentence) for phrase in phrases]
         best = max(range(4), key=lambda i: (cosines[i], -i))
         near = cosines[best] >= Fraction(repr(thresholds[best])) ** 2
         wanted.append(1 << owners[best] if near else 0)
@@ -68,9 +68,9 @@ def test_the_threshold_is_included():
 def test_a_copy_has_a_cosine_of_one_whatever_rounding_made_of_its_length():
     """Half of all vectors of fixed point are shorter than 32767."""
     vectors = quantize(np.random.default_rng(1).normal(size=(100, 384)))
-    for at, one in enumerate(vectors):
+    for at, vector in enumerate(vectors):
         facet = Facet("a", phrases=("1",), threshold=1)
-        facets = FacetCriteria(Definitions([facet]), one[None])
+        facets = FacetCriteria(Definitions([facet]), vector[None])
         assert np.flatnonzero(facets.nearest_facets(vectors)).tolist() == [at]
     facets = FacetCriteria(
         Definitions([Facet(f"f{at}", phrases=("1",), threshold=1) for at in range(60)]),
@@ -124,7 +124,7 @@ def test_a_review_meets_all_criteria_of_a_facet(details, language, names):
         Facet("critics", rating=RatingRange(max=2), country=("US",), verified=True),
     )
     bits = facets.review_bits(details, language)
-    found = [one.name for at, one in enumerate(facets.definitions.facets) if bits >> at & 1]
+    found = [facet.name for at, facet in enumerate(facets.definitions.facets) if bits >> at & 1]
     assert found == names.split()
 
 
@@ -151,7 +151,7 @@ def test_with_languages_each_facet_exists_once_for_each():
         [Facet("east", phrases=("1",)), Facet("both", phrases=("2",), language=("fr", "de"))],
         ("fr", "de", "en"),
     )
-    assert [(one.name, one.language, one.k) for one in definitions.facets] == [
+    assert [(facet.name, facet.language, facet.k) for facet in definitions.facets] == [
         ("everything", ("fr",), 20),
         ("east", ("fr",), 3),
         ("both", ("fr",), 3),
@@ -192,7 +192,8 @@ def test_a_count_does_not_depend_on_the_languages_of_another_facet():
     alone, beside = of(noise), of(noise, german)
     for text, tag in [("quiet", None), ("still", None), ("still", "de"), ("quiet", "en-GB")]:
         counts = [
-            one.mentions([text], one.language_of([text], tag), tag) & 1 for one in (alone, beside)
+            criteria.mentions([text], criteria.language_of([text], tag), tag) & 1
+            for criteria in (alone, beside)
         ]
         of_word = beside.mentions_of_word(text, beside.language_of([text], tag), tag)[0] & 1
         assert [*counts, of_word] == [int((text, tag) != ("still", None))] * 3
@@ -207,8 +208,8 @@ def test_without_a_language_the_list_of_the_models_counts():
         FacetCriteria(definitions.with_language(codes), np.zeros((0, DIMENSION), np.int16))
         for codes in (None, ("en",), ("de", "en"), ("fr",), ("de",))
     ]
-    assert [one.mentions(["still"], "", None) for one in found] == [0b10] * 4 + [0b11]
-    assert len({one.definitions.identity for one in found}) == 2
+    assert [criteria.mentions(["still"], "", None) for criteria in found] == [0b10] * 4 + [0b11]
+    assert len({criteria.definitions.identity for criteria in found}) == 2
 
 
 def test_names_of_persons_are_quoted_unless_they_are_hidden():
@@ -218,5 +219,7 @@ def test_names_of_persons_are_quoted_unless_they_are_hidden():
         FacetCriteria(Definitions([facet], hide_names=hidden), np.zeros((0, DIMENSION), np.int16))
         for hidden in (False, True)
     ]
-    assert [one.marks(0, 1, text, "", None) for one in found] == [1, 0]
-    assert [one.marks(0, 1, text.replace("Sarah", "Nobody"), "", None) for one in found] == [1, 1]
+    assert [criteria.marks(0, 1, text, "", None) for criteria in found] == [1, 0]
+    assert [
+        criteria.marks(0, 1, text.replace("Sarah", "Nobody"), "", None) for criteria in found
+    ] == [1, 1]

@@ -45,7 +45,7 @@ def test_the_first_of_all_live_reviews(wanted, changes):
         if date != "gone":
             live[name] = date
             newest.add(name, date)
-        ordered = sorted(live, key=lambda one: (recency(live[one]), one))
+        ordered = sorted(live, key=lambda review: (recency(live[review]), review))
         end = newest.end(wanted, None)
         for name, when in live.items():
             assert ((recency(when), name) < end) == (name in ordered[:wanted])

@@ -201,7 +201,7 @@ def _is_good(body: dict[str, Any]) -> bool:
 
 def _write_files(folder: Path) -> None:
     events = Events("commands", vectors=True, versions="mixed", grows=True)
-    drawn = [one.body for one in events.draw(120) if isinstance(one.body, dict)]
+    drawn = [event.body for event in events.draw(120) if isinstance(event.body, dict)]
     bodies = [body for body in drawn if _is_good(body)]
     lines = [as_json(body, is_base64=False) for body in bodies]
     rows = "entity_id,review_id,text\nh,1,\nh,2,\n"

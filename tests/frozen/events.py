@@ -73,9 +73,9 @@ class Events:
         sent: list[Sent] = []
         for step in range(count):
             again = sent and self._random() < 0.05
-            one = self._one_of(sent) if again else self._next(step / count, step)
-            sent.append(one)
-            yield one
+            event = self._one_of(sent) if again else self._next(step / count, step)
+            sent.append(event)
+            yield event
 
     # -- chance
 

@@ -203,8 +203,8 @@ class Stream(NamedTuple):
         """By kind of part, the hash of all parts of the kind in order."""
         found = {}
         for kind, _, raw in self.parts_of(native):
-            one = found.setdefault(kind, sha256())
-            one.update(len(raw).to_bytes(8, "big") + raw)
+            digest = found.setdefault(kind, sha256())
+            digest.update(len(raw).to_bytes(8, "big") + raw)
         return {kind: found[kind].hexdigest()[:16] for kind in sorted(found)}
 
 

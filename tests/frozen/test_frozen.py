@@ -40,7 +40,7 @@ def test_a_stream_publishes_and_stores_the_same(stream: Stream, recorded: Any) -
 
 @pytest.mark.native
 @pytest.mark.parametrize(
-    "stream", [one for one in STREAMS if one.is_usual], ids=lambda stream: stream.name
+    "stream", [stream for stream in STREAMS if stream.is_usual], ids=lambda stream: stream.name
 )
 def test_native_code_publishes_and_stores_the_same(stream: Stream, recorded: Any) -> None:
     """Rows of a transaction may be in another order, and sentences of a facet in its row."""

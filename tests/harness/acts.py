@@ -371,16 +371,16 @@ def send_strange(site: Any) -> None:
     )
     pipeline = site.pipelines[0]
 
-    def is_sent(one: RawRecord) -> bool:
-        batch = raw_batch([one], "none" if one.headers else "zstd")
-        partition = partition_of((one.key or b"").decode(), pipeline.partitions)
+    def is_sent(record: RawRecord) -> bool:
+        batch = raw_batch([record], "none" if record.headers else "zstd")
+        partition = partition_of((record.key or b"").decode(), pipeline.partitions)
         with contextlib.suppress(ClientError):  # of a broker that is away
             send_batch(site.kafka.bootstrap_servers, pipeline.input_topic, batch, partition)
             return True
         return False
 
-    for one in records:
-        site.wait_for(partial(is_sent, one), "a strange record is not sent")
+    for record in records:
+        site.wait_for(partial(is_sent, record), "a strange record is not sent")
 
 
 def foreign(how: str) -> Act:

@@ -177,9 +177,9 @@ def _body_faults(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[st
     ]
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(body: Any, other: Any) -> bool:
     """Equal as JSON, the order of fields included."""
-    return json.dumps(one) == json.dumps(other)
+    return json.dumps(body) == json.dumps(other)
 
 
 def compare_dead_letters(

@@ -235,7 +235,7 @@ def _step(after: dict[str, Any], op: str, lsn: int, before: dict[str, Any] | Non
         value = change(op, after, lsn, before=before)
     else:
         value = change(op, after, lsn)
-    raw = tuple(json.dumps(one).encode() for one in events)
+    raw = tuple(json.dumps(event).encode() for event in events)
     return Step(names["entity_id"], key(after), value, raw)
 
 
@@ -249,7 +249,7 @@ def bodies(values: Iterable[bytes | None]) -> dict[str, list[Any]]:
         if value is not None:
             body = json.loads(value)
             found[body["entity_id"]].append(
-                {name: one for name, one in body.items() if name not in OF_ONE_BUILD}
+                {name: value for name, value in body.items() if name not in OF_ONE_BUILD}
             )
     return dict(found)
 
@@ -268,7 +268,7 @@ def expected(history: list[Step]) -> dict[str, list[Any]]:
     processor = ProcessorInMemory(made, None)
     records = [
         Record("reviews", 0, i, 0, json.loads(event)["entity_id"].encode(), event)
-        for i, event in enumerate(event for one in history for event in one.events)
+        for i, event in enumerate(event for step in history for event in step.events)
     ]
     batches = processor.process(records)
     messages = [message for batch in batches for message in batch.messages]

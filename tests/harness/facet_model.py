@@ -17,10 +17,10 @@ from worker.text.language import LanguageDetector, language_code
 
 def signed_square_of_cosine(a, b):
     """Orders as the cosine of two vectors of integers, neither zero."""
-    product, one, other = (
+    product, length, other = (
         sum(x * y for x, y in zip(*both, strict=True)) for both in ((a, b), (a, a), (b, b))
     )
-    return Fraction(product * abs(product), one * other)
+    return Fraction(product * abs(product), length * other)
 
 
 @cache
@@ -93,7 +93,7 @@ class FacetModel(Model):
         self._nearest = {}  # by the bytes of a vector
         self._ways = {}  # likewise
         facets = config.facets.definitions.facets
-        self._languages = tuple(sorted({one for facet in facets for one in facet.language or ()}))
+        self._languages = tuple(sorted({code for facet in facets for code in facet.language or ()}))
 
     # -- membership
 
@@ -103,7 +103,7 @@ class FacetModel(Model):
         live = {} if entity is None else entity.live()
         facets = self.config.facets.definitions.facets
         found = {key: {} for key in self._keys()}
-        dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
+        dated = [] if entity is None else [r for r, review in entity.reviews.items() if review.live]
         dated.sort(key=lambda r: self._recency(key, r))
         meeting = {}  # by review the facets whose criteria on reviews it meets
         for sid, sentence in live.items():
@@ -130,8 +130,8 @@ class FacetModel(Model):
         """By visible facet with words the ratings of the reviews with one in a live sentence."""
         entity = self.entities.get(key)
         facets = self.config.facets.definitions.facets
-        found = {n: {} for n, one in enumerate(facets) if one.words and not one.hidden}
-        dated = [] if entity is None else [r for r, one in entity.reviews.items() if one.live]
+        found = {n: {} for n, facet in enumerate(facets) if facet.words and not facet.hidden}
+        dated = [] if entity is None else [r for r, review in entity.reviews.items() if review.live]
         dated.sort(key=lambda r: self._recency(key, r))
         texts = {}
         for text, _, rid, rating, _ in [] if entity is None else entity.live().values():
@@ -164,9 +164,9 @@ class FacetModel(Model):
 
     def _keys(self):
         """The published sets: each facet, then the pros (1) and cons (-1) of those with sides."""
-        facets = [(n, one) for n, one in enumerate(self.config.facets.definitions.facets)]
-        visible = [(n, one) for n, one in facets if not one.hidden]
-        sides = [(n, sign) for n, one in visible if one.sides for sign in (1, -1)]
+        facets = [(n, facet) for n, facet in enumerate(self.config.facets.definitions.facets)]
+        visible = [(n, facet) for n, facet in facets if not facet.hidden]
+        sides = [(n, sign) for n, facet in visible if facet.sides for sign in (1, -1)]
         return [(n, 0) for n, _ in visible] + sides
 
     def _side(self, vector, rating):
@@ -185,7 +185,7 @@ class FacetModel(Model):
         known = self._ways.get(vector.tobytes())
         if known is not None:
             return known
-        good, bad = (len(one) for one in (polarity.good_vectors, polarity.bad_vectors))
+        good, bad = (len(vectors) for vectors in (polarity.good_vectors, polarity.bad_vectors))
         rows = self.config.facets.vectors[-good - bad :].tolist()
         way = Fraction(0)
         for at, x in enumerate(vector.tolist()):
@@ -224,7 +224,7 @@ class FacetModel(Model):
         return detected(named, event.get("text") or " ".join(texts))
 
     def _is_within(self, days, key, rid, dated):
-        mine, newest = (_instant(self.facts[(*key, one)][0]) for one in (rid, dated[0]))
+        mine, newest = (_instant(self.facts[(*key, review)][0]) for review in (rid, dated[0]))
         return mine is not None and newest is not None and newest - mine <= days * 86_400
 
     def _recency(self, key, rid):
@@ -292,12 +292,14 @@ class FacetModel(Model):
         return outcome
 
     def _published(self, key):
-        return self.sets.get(key, ({one: [] for one in self._keys()}, None))[0]
+        return self.sets.get(key, ({key: [] for key in self._keys()}, None))[0]
 
     def _facets_after(self, i, record, event, key, deleted):
         members = self.members(key)
         ranked = {n: self._rank(n, found) for n, found in members.items()}
-        now = {n: [(sid, members[n][sid][0]) for sid in one[0]] for n, one in ranked.items()}
+        now = {
+            n: [(sid, members[n][sid][0]) for sid in ranking[0]] for n, ranking in ranked.items()
+        }
         mentions = {(n, 0): len(found) for n, found in self.mentions(key).items()}
         before = self.current.get(key, {n: [] for n in now})
         self.current[key] = now
@@ -338,8 +340,8 @@ class FacetModel(Model):
             self._publish_facets(body, {n: [] for n in published})
         name = f"coversumm:{key[1]}:{self.config.epoch}:{record.offset}:facets:tombstone"
         self.emit(i, (record.key, None, str(uuid.uuid5(uuid.NAMESPACE_URL, name))))
-        for one in (self.sets, self.current, self.gone):
-            one.pop(key, None)
+        for known in (self.sets, self.current, self.gone):
+            known.pop(key, None)
         for n in published:
             self.mentioned.pop((*key, n), None)
             self.published_mentions.pop((*key, n), None)
@@ -363,7 +365,7 @@ class FacetModel(Model):
             return (), (), ()
         facet = self.config.facets.definitions.facets[number[0]]
         k = facet.k if number[1] == 0 or facet.sides is True else facet.sides
-        vectors = {sid: one[1] for sid, one in found.items()}
+        vectors = {sid: sentence[1] for sid, sentence in found.items()}
         ranking = self.rank(vectors, k, distinct=self.config.distinct, by_text=self.config.by_text)
         return ranking.ids, ranking.distances(), ranking.support
 
@@ -374,7 +376,7 @@ class FacetModel(Model):
         for (n, sign), found in members.items():
             if sign:
                 continue
-            reviews = {one[2]: one[3] for one in found.values()}
+            reviews = {sentence[2]: sentence[3] for sentence in found.values()}
             part = {
                 "name": facets[n].name,
                 "k": facets[n].k,

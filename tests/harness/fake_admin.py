@@ -104,14 +104,14 @@ class FakeAdmin:
 
     def create_partitions(self, new: list[Any]) -> dict[str, Future[None]]:
         self.partitions |= self.others
-        found = {one.topic: Future[None]() for one in new}
-        for one in new:
-            if self.refusal is None and one.new_total_count > self.partitions[one.topic]:
-                self.partitions[one.topic] = one.new_total_count
-                found[one.topic].set_result(None)
+        found = {topic.topic: Future[None]() for topic in new}
+        for topic in new:
+            if self.refusal is None and topic.new_total_count > self.partitions[topic.topic]:
+                self.partitions[topic.topic] = topic.new_total_count
+                found[topic.topic].set_result(None)
             else:
                 code = self.refusal or KafkaError.INVALID_PARTITIONS
-                found[one.topic].set_exception(KafkaException(KafkaError(code)))
+                found[topic.topic].set_exception(KafkaException(KafkaError(code)))
         return found
 
     def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:

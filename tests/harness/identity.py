@@ -111,7 +111,7 @@ class Identity:
     def token(self, claims: dict[str, Any]) -> str:
         """A signed token with these claims."""
         head = {"alg": "RS256", "kid": "1", "typ": "JWT"}
-        text = ".".join(_encoded(json.dumps(one).encode()) for one in (head, claims))
+        text = ".".join(_encoded(json.dumps(part).encode()) for part in (head, claims))
         return (
             f"{text}.{_encoded(self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
         )

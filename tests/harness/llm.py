@@ -19,7 +19,13 @@ class Call(NamedTuple):
 
 def content(*ids: list[str]) -> str:
     """An answer of a sentence for each of these lists of ids."""
-    return json.dumps({"sentences": [{"text": f"It rests on {one}.", "ids": one} for one in ids]})
+    return json.dumps(
+        {
+            "sentences": [
+                {"text": f"It rests on {identifiers}.", "ids": identifiers} for identifiers in ids
+            ]
+        }
+    )
 
 
 def good(call: Call) -> str:

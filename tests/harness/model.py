@@ -29,10 +29,12 @@ class Review:
 
 def ratings(of):
     """What a body says of these ratings, None for a review without one."""
-    rated = [Fraction(one) for one in of if one is not None]
+    rated = [Fraction(rating) for rating in of if rating is not None]
     found = {"count": len(rated), "mean": float(sum(rated) / len(rated)) if rated else None}
-    if all(0 <= one <= 10 and (2 * one).denominator == 1 for one in rated):
-        found["histogram"] = {f"{float(one):g}": rated.count(one) for one in sorted(set(rated))}
+    if all(0 <= rating <= 10 and (2 * rating).denominator == 1 for rating in rated):
+        found["histogram"] = {
+            f"{float(rating):g}": rated.count(rating) for rating in sorted(set(rated))
+        }
     return found
 
 

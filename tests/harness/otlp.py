@@ -74,4 +74,7 @@ def _received(service: str, span: Any) -> Received:
 
 
 def _attributes(given: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in given}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in given
+    }

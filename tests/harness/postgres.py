@@ -99,6 +99,6 @@ class Postgres:
     @staticmethod
     def _user() -> tuple[int, int]:
         """Ids of a user and its group, other than root's."""
-        known = {one.pw_name: one for one in pwd.getpwall()}
+        known = {user.pw_name: user for user in pwd.getpwall()}
         found = next(known[name] for name in _USERS if name in known)
         return found.pw_uid, found.pw_gid

@@ -85,7 +85,9 @@ class Prometheus:
 
     def now(self, expr: str) -> list[Sample]:
         """The values of an expression; those that are no number are left out."""
-        found = [Sample(one["metric"], float(one["value"][1])) for one in self._vector(expr)]
+        found = [
+            Sample(series["metric"], float(series["value"][1])) for series in self._vector(expr)
+        ]
         return [sample for sample in found if math.isfinite(sample.value)]
 
     def _vector(self, expr: str) -> Any:

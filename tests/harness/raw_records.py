@@ -42,7 +42,7 @@ def raw_batch(
 ) -> bytes:
     """A batch of these records; `packed` replaces their compressed form."""
     number, compress = CODECS[codec]
-    body = b"".join(_record(at, one) for at, one in enumerate(records))
+    body = b"".join(_record(at, record) for at, record in enumerate(records))
     count, now = len(records), int(time.time() * 1000)
     head = struct.pack(">hiqqqhii", number, count - 1, now, now, -1, -1, -1, count)
     signed = head + (compress(body) if packed is None else packed)

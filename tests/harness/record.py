@@ -142,9 +142,9 @@ class ClusterRow(Row):
     def measured(self) -> str:
         """What was measured besides, in words."""
         each = "".join(
-            f"\n    {one['fault']}: {one['pause']} s, ready after {one['ready']} s "
-            f"{' '.join(one['ends'])}"
-            for one in self.each
+            f"\n    {fault['fault']}: {fault['pause']} s, ready after {fault['ready']} s "
+            f"{' '.join(fault['ends'])}"
+            for fault in self.each
         )
         return f"{super().measured()}, {self.ends} ends, longest pause {self.pause} s{each}"
 

@@ -92,18 +92,18 @@ def compare_commits(found: Iterable[Commit], changelog: Iterable[Message]) -> li
             applied[message.partition].append(decode_applied(APPLIED, message.value).next_offset)
     differences = []
     for partition in sorted(committed.keys() | applied.keys()):
-        where, one, other = f"partition {partition}", committed[partition], applied[partition]
+        where, stored, other = f"partition {partition}", committed[partition], applied[partition]
         differences += [
             Difference("I5", "lost", where, f"offset {offset} was committed, its rows are missing")
-            for offset in sorted(set(one) - set(other))
+            for offset in sorted(set(stored) - set(other))
         ]
         differences += [
             Difference(
                 "I5", "additional", where, f"rows up to offset {offset}, which was never committed"
             )
-            for offset in sorted(set(other) - set(one))
+            for offset in sorted(set(other) - set(stored))
         ]
-        if set(one) == set(other) and one != other:
+        if set(stored) == set(other) and stored != other:
             differences.append(
                 Difference("I5", "reordered", where, "commits and rows have other orders")
             )

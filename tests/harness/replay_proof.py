@@ -129,16 +129,16 @@ class Findings:
         started = time.monotonic()
         found: list[tuple[int, int]] = []
         yield lambda count, different: found.append((count, different))
-        count, different = (sum(one) for one in zip(*found, strict=True))
+        count, different = (sum(column) for column in zip(*found, strict=True))
         self.proofs.append(
             Proof(history, proof, compared, count, different, round(time.monotonic() - started, 1))
         )
         print(json.dumps(self.proofs[-1]._asdict()), file=sys.stderr, flush=True)
 
-    def foresaw(self, one: Foretold) -> None:
+    def foresaw(self, forecast: Foretold) -> None:
         """How well the time of a replay was foretold."""
-        self.foretold.append(one)
-        print(json.dumps(one._asdict()), file=sys.stderr, flush=True)
+        self.foretold.append(forecast)
+        print(json.dumps(forecast._asdict()), file=sys.stderr, flush=True)
 
     @property
     def faults(self) -> list[str]:
@@ -148,13 +148,13 @@ class Findings:
             for proof in self.proofs
             if proof.different or not proof.count
         ]
-        return wrong + [fault for one in self.foretold for fault in one.faults]
+        return wrong + [fault for forecast in self.foretold for fault in forecast.faults]
 
 
 def unlike(found: Sequence[object], wanted: Sequence[object]) -> int:
     """How many are not what they should be, by place."""
     missing = object()
-    return sum(one != other for one, other in zip_longest(found, wanted, fillvalue=missing))
+    return sum(value != other for value, other in zip_longest(found, wanted, fillvalue=missing))
 
 
 class History:
@@ -277,7 +277,7 @@ class History:
         """Of each report, the counts that are not those of the whole replay."""
         whole = replay(self._site, "--name", "whole")  # over is over: it says it again
         pairs = [(report[name], whole[name]) for report in reports for name in COUNTS]
-        return len(pairs), sum(one != other for one, other in pairs)
+        return len(pairs), sum(item != other for item, other in pairs)
 
     def in_other_partitions(self) -> None:
         """The same events in a topic with another number of partitions *agree*."""
@@ -496,7 +496,7 @@ def main() -> int:
     found = {
         "histories": histories,
         "proofs": [proof._asdict() for proof in findings.proofs],
-        "foretold": [one._asdict() for one in findings.foretold],
+        "foretold": [finding._asdict() for finding in findings.foretold],
     }
     return finish(given.out, record | with_others(given.out, found), findings.faults)
 
@@ -509,7 +509,7 @@ def with_others(
         return found
     before, merged = json.loads(path.read_text()), {}
     for rows, names in SAME.items():
-        by_name = {tuple(one[name] for name in names): one for one in [*before[rows], *found[rows]]}
+        by_name = {tuple(row[name] for name in names): row for row in [*before[rows], *found[rows]]}
         merged[rows] = list(by_name.values())
     return merged
 

@@ -226,7 +226,7 @@ def last_bodies(bodies: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {
         entity: body
         for entity, body in last.items()
-        if any(one["sentences"] for one in body.get("facets", [body]))
+        if any(facet["sentences"] for facet in body.get("facets", [body]))
     }
 
 

@@ -58,7 +58,7 @@ class Run:
         running: dict[Future[None], Fault] = {}
         while pending or running:
             self.site.look()
-            for done in [one for one in running if one.done()]:
+            for done in [task for task in running if task.done()]:
                 del running[done]
                 done.result()
             if len(running) < at_once and (fault := _next(pending, running.values(), progress())):
@@ -91,8 +91,8 @@ class Run:
     def _strike(self, fault: Fault) -> None:
         self.site.note(f"[{fault}]")
         with ExitStack() as acts:
-            for one in (*fault.besides, fault):
-                acts.enter_context(ACTS[one.kind](self.site, one))
+            for act in (*fault.besides, fault):
+                acts.enter_context(ACTS[act.kind](self.site, act))
             self.site.sleep(fault.seconds)
         self.over_s = time.monotonic()
         self.struck[fault.kind] += 1

@@ -133,8 +133,10 @@ def through_faults(
     talks to the nodes directly.
     """
     name, names = "-".join(re.findall(r"\w+", fault)), WORKERS[:2]
-    proxied = any(one.worker for fault in faults for one in (fault, *fault.besides))
-    servers = [cluster.servers_of(one) if proxied else cluster.bootstrap_servers for one in names]
+    proxied = any(each.worker for fault in faults for each in (fault, *fault.besides))
+    servers = [
+        cluster.servers_of(server) if proxied else cluster.bootstrap_servers for server in names
+    ]
     with (
         recorder.row(fault) as row,
         pipeline(

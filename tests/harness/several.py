@@ -46,16 +46,16 @@ class OneStep:
             value = [value]
         if not value:
             return "ignored:by_mapping"
-        ended = {one["entity_id"] for one in value if one["type"] == "entity.deleted"}
-        written = {one["entity_id"] for one in value if one["type"] != "entity.deleted"}
+        ended = {event["entity_id"] for event in value if event["type"] == "entity.deleted"}
+        written = {event["entity_id"] for event in value if event["type"] != "entity.deleted"}
         if ended & written:
             return "dead_letter:bad_field"
         kept = deepcopy({n: v for n, v in vars(self).items() if n not in ("config", "embed")})
         self._later, outcomes = {}, []
         for event in value:
             key = event["entity_id"].encode()
-            one = record._replace(key=key, value=msgspec.json.encode(event))
-            outcomes.append(super().step(i, one))
+            single = record._replace(key=key, value=msgspec.json.encode(event))
+            outcomes.append(super().step(i, single))
             if outcomes[-1].startswith("dead_letter:"):
                 vars(self).update(kept, _later=None)
                 return outcomes[-1]

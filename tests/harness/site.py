@@ -112,7 +112,7 @@ class Site:
 
     def worker(self, name: str) -> WorkerProcess:
         """The worker of this name, the first one where it is empty."""
-        return next(one for one in self.workers if name in ("", one.name))
+        return next(worker for worker in self.workers if name in ("", worker.name))
 
     def nodes(self, where: Sequence[Where]) -> list[KafkaNode]:
         """The brokers that are meant, now; all where none is named."""
@@ -123,16 +123,22 @@ class Site:
                 f"{live.name}-{live.workers[0].name}"
             ),
         }
-        numbers = [coordinators[one]() if isinstance(one, str) else one for one in where]
+        numbers = [
+            coordinators[server]() if isinstance(server, str) else server for server in where
+        ]
         return [kafka.node(number) for number in numbers] or list(kafka.nodes)
 
     def hold(self, *ended: Any) -> None:
         """Their ends are ordered from now on."""
         with self._lock:
-            for one in ended:
-                if not isinstance(one, KafkaNode) and one not in self._held and self.has_ended(one):
-                    self._remember(one)  # by itself, just before
-                self._held.add(one)
+            for process in ended:
+                if (
+                    not isinstance(process, KafkaNode)
+                    and process not in self._held
+                    and self.has_ended(process)
+                ):
+                    self._remember(process)  # by itself, just before
+                self._held.add(process)
 
     def release(self, *started: object) -> None:
         """They run again: their ends are not ordered any more."""
@@ -239,7 +245,7 @@ class Site:
 
     def all_ready(self) -> bool:
         """Whether all workers that ought to run do, and are ready."""
-        due = [one for one in self.workers if one.started and one not in self._held]
+        due = [worker for worker in self.workers if worker.started and worker not in self._held]
         return all(worker.alive and not worker.paused and worker.ready() for worker in due)
 
     def settle(self, since_s: float | None = None, *, under_load: bool = True) -> float:

@@ -87,7 +87,7 @@ def schedule(count: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list
         at_s += chance.uniform(*GAP_SECONDS)
         fault = _draw(chance, kind, with_replay=number >= REPLAY_FROM * count)
         busy_s = sorted(map(busy_until_s, faults), reverse=True)
-        in_the_way = [busy_until_s(one) for one in faults if one.needs & fault.needs]
+        in_the_way = [busy_until_s(other) for other in faults if other.needs & fault.needs]
         # fewer than `AT_ONCE` are likely to be busy then, and none that needs the same
         at_s = max([at_s, *busy_s[AT_ONCE - 1 : AT_ONCE], *in_the_way])
         faults.append(replace(fault, at=round(at_s, 1)))

@@ -102,10 +102,15 @@ def read_topic(
     reader = consumer(bootstrap_servers)
     try:
         begins = {
-            one: max((starts or {}).get(one, 0), bounds(reader, TopicPartition(topic, one))[0])
-            for one in partitions_of(reader, topic)
+            partition: max(
+                (starts or {}).get(partition, 0),
+                bounds(reader, TopicPartition(topic, partition))[0],
+            )
+            for partition in partitions_of(reader, topic)
         }
-        reader.assign([TopicPartition(topic, one, start) for one, start in begins.items()])
+        reader.assign(
+            [TopicPartition(topic, partition, start) for partition, start in begins.items()]
+        )
         read: dict[int, list[Message]] = {partition: [] for partition in begins}
         ended: set[int] = set()
         quiet_since_s = time.monotonic()

@@ -32,7 +32,7 @@ def tokens(text):
         elif word:
             found.append(word)
             word = ""
-    return [word for word in (one.strip("'") for one in found) if word]
+    return [word for word in (word.strip("'") for word in found) if word]
 
 
 def naive(pattern, text):
@@ -79,9 +79,9 @@ def can_be_quoted(text, language):
 
     def is_in(kind, word, languages=(language,)):
         return any(
-            word.startswith(one[:-1]) if one.endswith("*") else word == one
+            word.startswith(pattern[:-1]) if pattern.endswith("*") else word == pattern
             for code in languages
-            for one in LISTS[kind].get(code, ())
+            for pattern in LISTS[kind].get(code, ())
         )
 
     count = len(found) + sum(map(has_no_blanks, plain(text))) // 2

@@ -339,7 +339,7 @@ class Pipeline:
         def set_now() -> bool:
             with contextlib.suppress(KafkaException):
                 done = client.commit(offsets=wanted, asynchronous=False)
-                return done is not None and not any(one.error for one in done)
+                return done is not None and not any(future.error for future in done)
             return False
 
         try:

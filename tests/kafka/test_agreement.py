@@ -63,9 +63,9 @@ class Consumer:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
 
     def offsets_for_times(self, asked: list[Any], timeout: float) -> list[Any]:
-        (one,) = asked
-        at = {OFFSET_BEGINNING: 0, OFFSET_END: len(self._values)}[one.offset]
-        return [SimpleNamespace(partition=one.partition, offset=at, error=None)]
+        (partition,) = asked
+        at = {OFFSET_BEGINNING: 0, OFFSET_END: len(self._values)}[partition.offset]
+        return [SimpleNamespace(partition=partition.partition, offset=at, error=None)]
 
     def assign(self, tps: list[Any]) -> None:
         pass

@@ -56,7 +56,9 @@ def test_errors_that_are_not_about_connections_are_logged(
 ) -> None:
     LOG.setLevel(logging.DEBUG)
     log_error(LOG, KafkaError(code, "why"))
-    assert [(one.levelno, "why" in one.getMessage()) for one in caplog.records] == [(level, True)]
+    assert [(line.levelno, "why" in line.getMessage()) for line in caplog.records] == [
+        (level, True)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def check(ids: TopicIds) -> None:
 
 
 def test_what_is_asked_ahead_is_waited_for_later_and_asked_again_where_it_got_lost() -> None:
-    one = {"in": "a", "changelog": "b"}
-    ids = asking(one, one, KafkaError._TRANSPORT, one, {"in": "x", "changelog": "y"})
+    known = {"in": "a", "changelog": "b"}
+    ids = asking(known, known, KafkaError._TRANSPORT, known, {"in": "x", "changelog": "y"})
     ids.read()
     ids.ask_ahead(["in"])()
     ids.ask_ahead(["in"])()
@@ -78,8 +78,8 @@ def test_what_is_asked_ahead_is_waited_for_later_and_asked_again_where_it_got_lo
 
 
 def test_a_topic_that_was_created_again_is_noticed() -> None:
-    one = {"in": "a", "changelog": "b"}
-    ids = asking(one, one, {"in": "a", "changelog": "c"})
+    known = {"in": "a", "changelog": "b"}
+    ids = asking(known, known, {"in": "a", "changelog": "c"})
     ids.read()
     assert (ids.known("in"), ids.known("changelog")) == ("a", "b")
     check(ids)
@@ -167,8 +167,8 @@ def test_a_topic_that_is_gone_is_a_crash() -> None:
 def test_a_broker_that_does_not_know_its_topics_yet_or_is_just_away_is_asked_again(
     code: int,
 ) -> None:
-    one = {"in": "a", "changelog": "b"}
-    ids = asking(code, one, code, one)
+    known = {"in": "a", "changelog": "b"}
+    ids = asking(code, known, code, known)
     ids.read()
     check(ids)
 
@@ -195,8 +195,8 @@ def test_a_cluster_without_a_controller_is_asked_until_it_has_one() -> None:
     """librdkafka times out where the metadata names no controller. Its topics have ids all the
     same: the checks of a takeover need them.
     """
-    one = {"in": "a", "changelog": "b"}
-    ids = asking(KafkaError._TIMED_OUT, one, {"in": "x", "changelog": "b"})
+    known = {"in": "a", "changelog": "b"}
+    ids = asking(KafkaError._TIMED_OUT, known, {"in": "x", "changelog": "b"})
     ids.read()
     assert ids.known("in") == "a"
     with pytest.raises(Crash, match="in was deleted and created again"):
@@ -205,8 +205,8 @@ def test_a_cluster_without_a_controller_is_asked_until_it_has_one() -> None:
 
 def test_an_id_that_a_broker_learns_later_is_compared_from_then_on() -> None:
     """As after an upgrade of the brokers."""
-    old, one = {"in": NO_ID, "changelog": NO_ID}, {"in": "a", "changelog": "b"}
-    ids = asking(old, one, old, one, {"in": "x", "changelog": "b"})
+    old, known = {"in": NO_ID, "changelog": NO_ID}, {"in": "a", "changelog": "b"}
+    ids = asking(old, known, old, known, {"in": "x", "changelog": "b"})
     ids.read()
     assert ids.known("in") == ""
     for _ in range(3):

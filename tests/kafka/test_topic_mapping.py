@@ -32,10 +32,10 @@ def mapping_of(settings: Settings, partitions: int) -> TopicMapping | None:
 def test_only_the_partition_of_the_entity_is_accepted(tmp_path: Path) -> None:
     mapping = mapping_of(settings(tmp_path), PARTITIONS)
     assert mapping is not None
-    one = row(5, 3)
+    review = row(5, 3)
     right = partition_of("3", PARTITIONS)
     for partition in range(PARTITIONS):
-        record = Record(TOPIC, partition, 0, 0, key(one), change("c", one, 1))
+        record = Record(TOPIC, partition, 0, 0, key(review), change("c", review, 1))
         (found,) = decode([record], event_limits(), mapping=mapping)
         if partition == right:
             assert isinstance(found, ReviewUpserted)

@@ -15,9 +15,9 @@ RANGES = [RatingRange(max=1), RatingRange(min=4), RatingRange(min=0.5, max=4.5)]
 
 def _vectors(random, dimension):
     if dimension == 3:
-        return [base64_vector(one) for one in random.sample(VECTORS, random.randint(1, 3))]
+        return [base64_vector(vector) for vector in random.sample(VECTORS, random.randint(1, 3))]
     drawn = [[random.gauss(0, 1) for _ in range(dimension)] for _ in range(random.randint(1, 3))]
-    return [base64_vector(one) for one in drawn]
+    return [base64_vector(vector) for vector in drawn]
 
 
 def _facet(random, number, dimension, *, has_words, languages, has_sides, has_newest):
@@ -101,5 +101,5 @@ def in_any_order(rows):
     for key, row in rows.items():
         if key[:1] == ENTITY and row is not None and parse_entity_key(key).kind == FACET_SETS:
             sequence, sets, mentions = decode_published(key, FACETS, row)
-            found[key] = sequence, [sorted(one.items()) for one in sets], mentions, len(row)
+            found[key] = sequence, [sorted(members.items()) for members in sets], mentions, len(row)
     return found

@@ -92,7 +92,9 @@ class PoolDriver:
         """Compare the two forms of a micro-batch."""
         natively = self._read(batch)
         got = self.pool.process(lambda: None)
-        indexes = [i for i, one in enumerate(batch) if (one.partition, one.key) in natively]
+        indexes = [
+            i for i, record in enumerate(batch) if (record.partition, record.key) in natively
+        ]
         expected = self.driver.run_whole(*batch)
         own = [
             (message.topic, message.partition, message.key, message.value, message.headers)
@@ -140,10 +142,12 @@ class PoolDriver:
     def _read(self, batch):
         """Hold what is usual; the entities of which all is."""
         rows = self.driver.rows
-        held = self.take(batch, lambda one: [*rows[one.partition].scan(header_key(one.key))])
-        others = {(one.partition, one.key) for i, one in enumerate(batch) if i not in held}
+        held = self.take(
+            batch, lambda record: [*rows[record.partition].scan(header_key(record.key))]
+        )
+        others = {(record.partition, record.key) for i, record in enumerate(batch) if i not in held}
         self.compared = in_any_order if others else self.compared
-        return {(one.partition, one.key) for one in batch} - others
+        return {(record.partition, record.key) for record in batch} - others
 
     def take(self, batch, rows_of):
         """The indexes of what the pool holds then. `rows_of` gives the rows of a record's entity"""
@@ -159,5 +163,5 @@ class PoolDriver:
     def takes(self, partition, entity, rows):
         """Whether the pool takes an entity with these rows, for an event that changes nothing."""
         self.pool.drop(partition, entity)
-        one = delete(0, "nobody", entity_id=entity.decode())._replace(partition=partition)
-        return bool(self.take([one], lambda _: rows))
+        record = delete(0, "nobody", entity_id=entity.decode())._replace(partition=partition)
+        return bool(self.take([record], lambda _: rows))

@@ -157,7 +157,7 @@ def records(
                 body["occurred_at"] = random.choice(NEAR_DATES)
             items = body.get("sentences") or []
             body["sentences"] = [
-                _labelled(random, one) if isinstance(one, dict) else one for one in items
+                _labelled(random, item) if isinstance(item, dict) else item for item in items
             ]
         members = list(body.items())
         if random.random() < 0.3:

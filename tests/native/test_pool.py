@@ -166,7 +166,7 @@ def test_a_facet_is_stored_in_the_order_of_its_publication():
     """It is ranked in another order before its row is written."""
     facet = Facet("all", rating=RatingRange(min=0), k=3)
     driver = PoolDriver(**of_facets(facet_criteria(Definitions([facet]), 3, None)))
-    vectors = [base64_vector(one) for one in ([1, 0, 0], [0.8, 0.6, 0], [0, 1, 0.5])]
+    vectors = [base64_vector(vector) for vector in ([1, 0, 0], [0.8, 0.6, 0], [0, 1, 0.5])]
     for_texts = [zip("abc", of, strict=True) for of in (vectors, vectors[::-1])]
     driver.run([upsert(0, "r", *for_texts[0], rating=4), upsert(1, "r", *for_texts[1], rating=4)])
     assert driver.taken == 2
@@ -290,9 +290,9 @@ def fuzz(seed, batches):
     for number in range(batches):
         batch = []
         for place in range(20):
-            (one,) = records(random, 1, 0.01, [f"e{place}"])
-            value = mutated(random, [one.value or b"{}"])
-            batch.append(one._replace(offset=20 * number + place, value=value))
+            (record,) = records(random, 1, 0.01, [f"e{place}"])
+            value = mutated(random, [record.value or b"{}"])
+            batch.append(record._replace(offset=20 * number + place, value=value))
         driver.run(batch)
     return driver
 

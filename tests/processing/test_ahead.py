@@ -56,20 +56,20 @@ def test_it_comes_to_the_same(seed, cache_bytes, index):
         emit=chance.choice(["every", "final"]),
         batch=limits,
     )
-    one, other = Driver(settings), Driver(settings)
+    whole, other = Driver(settings), Driver(settings)
     wanted = []
     for records in batches:
         while records:
-            wanted.append(one.run(*records))
+            wanted.append(whole.run(*records))
             records = records[wanted[-1].taken :]
     found = list(process_ahead(other, batches))
     assert [batch.messages for batch in found] == [batch.messages for batch in wanted]
     assert [batch.rows for batch in found] == [batch.rows for batch in wanted]
     assert [batch.next_offsets for batch in found] == [batch.next_offsets for batch in wanted]
-    assert rows_of(other) == rows_of(one)
+    assert rows_of(other) == rows_of(whole)
     if settings.emit == "final":
-        assert _finish(other, ahead=True) == _finish(one, ahead=False)
-        assert rows_of(other) == rows_of(one)
+        assert _finish(other, ahead=True) == _finish(whole, ahead=False)
+        assert rows_of(other) == rows_of(whole)
 
 
 def _finish(driver, *, ahead):

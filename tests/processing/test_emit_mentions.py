@@ -28,7 +28,9 @@ def test_so_many_percent(percent, published, restarts):
         sentences = [{"text": "good", "embedding": [1, 0, 0]}]
         more = {"sentences": sentences, "occurred_at": "2026-11-20T12:00:00Z"}
         done = driver.run(upsert(number, f"r{number}", **more))
-        found += [json.loads(one.value) for one in done.messages if one.topic == "facets"]
+        found += [
+            json.loads(message.value) for message in done.messages if message.topic == "facets"
+        ]
     assert [body["facets"][0]["mentions"]["review_count"] for body in found] == published
     assert all(body["changed"] == ["late"] for body in found)
 

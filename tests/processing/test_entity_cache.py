@@ -24,7 +24,10 @@ NEAR = 1.5 * np.random.default_rng(7).normal(size=(9, DIMENSION))
 FACETS = facet_criteria(
     Definitions(
         [
-            *(Facet(f"x{i}", vectors=(packed(one),), threshold=0.0) for i, one in enumerate(NEAR)),
+            *(
+                Facet(f"x{i}", vectors=(packed(vector),), threshold=0.0)
+                for i, vector in enumerate(NEAR)
+            ),
             *(Facet(f"fans{i}", rating=RatingRange(min=4), k=40) for i in range(6)),
             Facet("new", newest=100, k=40),
         ]
@@ -47,7 +50,9 @@ def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool
     """Encoded facets included, which are kept for the next message: six of them quote the same."""
     events = list(records(ENTITIES * sentences, ENTITIES))
     if has_facets:
-        events = [one._replace(value=one.value.replace(b"room", b"room" * 200)) for one in events]
+        events = [
+            event._replace(value=event.value.replace(b"room", b"room" * 200)) for event in events
+        ]
     other = Store(tmp_path / "other")
     run(other, worker_of(other, has_facets=has_facets), events, 1000)  # to warm up
     store = Store(tmp_path / "store")
@@ -70,7 +75,9 @@ def test_a_micro_batch_ends_before_it_reads_more_than_it_may(
     """And the next ones are as long as fits, without a cut."""
     store = Store(tmp_path / "store")
     run(store, worker_of(store, has_facets=has_facets), list(records(1000, 40)), 1000)
-    events = [one._replace(offset=one.offset + 1000) for one in records(400, 40, seed=8)][:40]
+    events = [record._replace(offset=record.offset + 1000) for record in records(400, 40, seed=8)][
+        :40
+    ]
     whole = worker_of(store, has_facets=has_facets).process(events)
     each = whole.loaded // 40
     assert each > 25_000

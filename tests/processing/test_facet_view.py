@@ -80,11 +80,11 @@ def turns_of(model, key, language):
         if not facet.hidden
     }
     found = []
-    for one in model.now(key):
-        if language not in (None, one.get("language")) or not has_turn(model, one):
+    for known in model.now(key):
+        if language not in (None, known.get("language")) or not has_turn(model, known):
             continue
-        if not (definitions.languages and one["name"] == "everything"):
-            found.append(numbers[one["name"], one.get("language")])
+        if not (definitions.languages and known["name"] == "everything"):
+            found.append(numbers[known["name"], known.get("language")])
     return found
 
 
@@ -95,7 +95,7 @@ def naive_overview(model, key, extent, language=None):
     members, ordered = model.members(key), turns_of(model, key, language)
     walks = []
     for number in ordered:
-        live = {sid: one[1] for sid, one in members[number, 0].items()}
+        live = {sid: sentence[1] for sid, sentence in members[number, 0].items()}
         ranking = brute_force(live, len(live), by_text=model.config.by_text)
         walks.append((number, live, ranking.ids))
     chosen = []
@@ -147,33 +147,33 @@ def test_views_equal_brute_force(distinct, by_text, batches, extent, candidates)
             continue
         now = model.now(key)
         assert msgspec.to_builtins(view.facets) == tuple(now)
-        reviews = [one for one in model.entities[key].reviews.values() if one.live]
+        reviews = [review for review in model.entities[key].reviews.values() if review.live]
         assert view.review_count == len(reviews)
-        assert msgspec.to_builtins(view.ratings) == ratings([one.rating for one in reviews])
+        assert msgspec.to_builtins(view.ratings) == ratings([review.rating for review in reviews])
         assert view.sequence == model.sets.get(key, (None, None))[1]
         assert overview.ratings == view.ratings
         assert msgspec.to_builtins(overview.facets) == tuple(
-            nameless(one) for one in now if has_turn(model, one)
+            nameless(facet) for facet in now if has_turn(model, facet)
         )
         naive = naive_overview(model, key, extent)
         labels = [label_of(number) for number, _ in naive]
-        shown = [(one.facet, one.sentence_id) for one in overview.sentences]
+        shown = [(sentence.facet, sentence.sentence_id) for sentence in overview.sentences]
         assert shown == [(name, sid) for name, (_, sid) in zip(labels, naive, strict=True)]
         assert overview.language is UNSET
-        counts = {label(one): one["sentence_count"] for one in now}
-        for rank, (one, (number, sid)) in enumerate(zip(overview.sentences, naive, strict=True)):
-            assert one.rank == rank
-            assert one.facet_sentence_count == counts[one.facet]
+        counts = {label(facet): facet["sentence_count"] for facet in now}
+        for rank, (quote, (number, sid)) in enumerate(zip(overview.sentences, naive, strict=True)):
+            assert quote.rank == rank
+            assert quote.facet_sentence_count == counts[quote.facet]
             text, _, review_id, rating, details = model.members(key)[number, 0][sid.encode()]
-            assert (one.text, one.review_id, one.rating) == (text, review_id, rating)
-            assert one.occurred_at == details.get("occurred_at")
+            assert (quote.text, quote.review_id, quote.rating) == (text, review_id, rating)
+            assert quote.occurred_at == details.get("occurred_at")
 
 
 def nameless(facet):
     """A facet whose quotes do not say who wrote them."""
     sets = {name: facet[name] for name in ("sentences", "pros", "cons") if name in facet}
     quotes = {
-        name: [{key: one[key] for key in one if key != "author_id"} for one in sentences]
+        name: [{key: member[key] for key in member if key != "author_id"} for member in sentences]
         for name, sentences in sets.items()
     }
     return facet | quotes
@@ -209,22 +209,25 @@ def test_views_of_one_language_equal_brute_force(least, batches, asked, extent):
         now = model.now(key)
         view = view_of(driver, key, FacetsView, Extent(language=asked))
         assert msgspec.to_builtins(view.facets) == tuple(
-            one for one in now if asked in (None, one["language"])
+            facet for facet in now if asked in (None, facet["language"])
         )
         language = asked or main_language(model, key)
         assert overview.language == language
         assert msgspec.to_builtins(overview.facets) == tuple(
-            nameless(one)
-            for one in now
-            if one["sentence_count"] >= least
-            and one["language"] == language
-            and one["name"] != "everything"
+            nameless(facet)
+            for facet in now
+            if facet["sentence_count"] >= least
+            and facet["language"] == language
+            and facet["name"] != "everything"
         )
-        counts = {one["name"]: one["sentence_count"] for one in now if one["language"] == language}
+        counts = {
+            facet["name"]: facet["sentence_count"] for facet in now if facet["language"] == language
+        }
         names = [facet.name for facet in BY_LANGUAGE.definitions.facets]
         naive = naive_overview(model, key, extent, language)
         assert [
-            (one.facet, one.sentence_id, one.facet_sentence_count) for one in overview.sentences
+            (sentence.facet, sentence.sentence_id, sentence.facet_sentence_count)
+            for sentence in overview.sentences
         ] == [(names[n], sid, counts[names[n]]) for n, sid in naive]
 
 
@@ -240,11 +243,11 @@ def test_an_overview_reads_the_facets_of_the_main_language():
     near, other = [("Quiet.", [1, 0, 0]), ("Clean.", [0, 1, 0])], [("Fin.", [-1, -1, 0])]
     driver = of_languages(BY_LANGUAGE, ("de", *near), ("fr", *near), ("fr", *other), least=1)
     shown = view_of(driver, (0, "e"), Overview)
-    assert (shown.language, {one.facet for one in shown.sentences}) == ("fr", {"x", "y"})
+    assert (shown.language, {sentence.facet for sentence in shown.sentences}) == ("fr", {"x", "y"})
     assert shown.languages == {"fr": 2, "de": 1}
-    assert {one.review_id for one in shown.sentences} == {"r1"}
+    assert {sentence.review_id for sentence in shown.sentences} == {"r1"}
     asked = view_of(driver, (0, "e"), Overview, Extent(language="de"))
-    assert (asked.language, {one.review_id for one in asked.sentences}) == ("de", {"r0"})
+    assert (asked.language, {sentence.review_id for sentence in asked.sentences}) == ("de", {"r0"})
     assert view_of(driver, (0, "e"), Overview, Extent(language="qqq")).sentences == ()
 
 
@@ -263,7 +266,7 @@ def test_a_facet_of_a_language_needs_enough_sentences():
     sentences = [(f"s{n}", [math.cos(n / 3), math.sin(n / 3), 0]) for n in range(4)]
     driver = of_languages(mixed, ("de", *sentences[:3]), ("fr", *sentences), least=4)
     shown = view_of(driver, (0, "e"), Overview, Extent(threshold=0.999))
-    assert {one.facet for one in shown.sentences} == {"french (fr)", "new"}
+    assert {sentence.facet for sentence in shown.sentences} == {"french (fr)", "new"}
     assert shown.language is UNSET
 
 
@@ -291,7 +294,7 @@ def test_verify_recomputes_facets(least, by_text, batches):
         checks = verify_partition(
             rows, dimension=3, k=3, distinct=False, by_text=by_text, min_changes=least
         )
-        assert [one.problems for one in checks if one.problems] == []
+        assert [check.problems for check in checks if check.problems] == []
 
 
 def test_verify_finds_a_wrong_facet():
@@ -303,7 +306,7 @@ def test_verify_finds_a_wrong_facet():
     driver.rows[0].write({key: old})
     ((check),) = verify_partition(driver.rows[0], dimension=3, k=3, distinct=False)
     assert "facet 'fans': not published, but among the nearest: s#0" in check.problems
-    assert all(one.startswith("facet ") for one in check.problems)
+    assert all(problem.startswith("facet ") for problem in check.problems)
 
 
 def problems_of(rows):
@@ -356,4 +359,4 @@ def test_only_what_is_chosen_stands_for_others():
     ]
     driver.run(upsert(0, "r", *[critic] * 4, rating=1), upsert(1, "s", *fans, rating=4))
     overview = view_of(driver, (0, "e"), Overview, Extent(threshold=0.9))
-    assert [one.text for one in overview.sentences] == ["at 0", "at 40"]
+    assert [sentence.text for sentence in overview.sentences] == ["at 0", "at 40"]

@@ -52,7 +52,9 @@ def test_facets_equal_brute_force(setup, batches):
         expected, _ = model.run(batch)
         done = driver.run(*batch)
         assert [sent(message) for message in done.messages] == expected
-        of_facets = [one for one in done.messages if one.topic == "facets" and one.value]
+        of_facets = [
+            message for message in done.messages if message.topic == "facets" and message.value
+        ]
         assert done.stats.facets_changes == len(of_facets)
 
 
@@ -60,9 +62,9 @@ def test_facets_equal_brute_force(setup, batches):
 @given(setup=setups, batches=runs())
 def test_without_facets_everything_is_as_before(setup, batches):
     """Of the same events, the summaries of a worker with facets are those of one without."""
-    one, other = Driver(config(**setup)), Driver(with_facets(**setup))
+    plain_driver, other = Driver(config(**setup)), Driver(with_facets(**setup))
     for _, batch in batches:
-        plain = one.run_whole(*batch).messages
+        plain = plain_driver.run_whole(*batch).messages
         rich = [
             message for message in other.run_whole(*batch).messages if message.topic != "facets"
         ]
@@ -87,14 +89,14 @@ def test_the_language_of_a_review_is_its_tags_or_that_of_its_text():
     driver.restart()
     driver.run(upsert(9, "w", ("Nous avons passé un excellent séjour ici.", [0, 1, 1]), rating=5))
     facets = view_of(driver, (0, "e")).facets
-    found = {one.label: sorted({two.review_id for two in one.sentences}) for one in facets}
+    found = {facet.label: sorted({two.review_id for two in facet.sentences}) for facet in facets}
     assert found == {
         "everything (fr)": ["r", "t", "w"],
         "critics (fr)": ["r", "t"],
         "critics (en)": ["s"],
         "everything (en)": ["s"],
     }
-    assert [one.language for one in facets] == ["fr", "fr", "en", "en"]
+    assert [facet.language for facet in facets] == ["fr", "fr", "en", "en"]
 
 
 def test_a_text_is_split_by_its_language_if_facets_depend_on_it():
@@ -107,9 +109,13 @@ def test_a_text_is_split_by_its_language_if_facets_depend_on_it():
             driver = Driver(config(facets=facets, facets_topic="facets"), FakeEngine())
             body = {"type": "review.upserted", "review_id": "r", "text": text, "language": tag}
             (message,) = [
-                one for one in driver.run(record(0, "e", body)).messages if one.topic != "facets"
+                message
+                for message in driver.run(record(0, "e", body)).messages
+                if message.topic != "facets"
             ]
-            found.append(sorted(one["text"] for one in json.loads(message.value)["sentences"]))
+            found.append(
+                sorted(sentence["text"] for sentence in json.loads(message.value)["sentences"])
+            )
     english = ["Alles war super.", "Am 3.", "Mai kam der Hr. Schmidt."]
     german = ["Alles war super.", "Am 3. Mai kam der Hr. Schmidt."]
     assert found == [english, english, english, german, english, german]
@@ -124,10 +130,12 @@ def test_a_change_for_a_deletion_alone_is_stored(emit):
     driver.run(upsert(2, "r", rating=5))  # without sentences, and not published
     driver.restart()
     messages = driver.run(delete(3, "r")).messages
-    assert [json.loads(one.value)["sequence"] for one in messages if one.topic == "facets"] == [3]
+    assert [
+        json.loads(message.value)["sequence"] for message in messages if message.topic == "facets"
+    ] == [3]
     driver.restart()
     messages = driver.run(delete_entity(4)).messages
-    last = next(json.loads(one.value) for one in messages if one.topic == "facets")
+    last = next(json.loads(message.value) for message in messages if message.topic == "facets")
     assert last["previous_sequence"] == 3
 
 
@@ -166,5 +174,5 @@ def test_the_end_of_a_replay_counts_the_records_of_facets():
     for offset in range(5):
         driver.run(upsert(offset, "r", "good", entity_id=f"e{offset}", rating=5))
     chunks = [driver.processor.finish(0, 5) for _ in range(3)]
-    assert [len(one.messages) for one in chunks] == [4, 4, 2]
-    assert [one.is_end for one in chunks] == [False, False, True]
+    assert [len(chunk.messages) for chunk in chunks] == [4, 4, 2]
+    assert [chunk.is_end for chunk in chunks] == [False, False, True]

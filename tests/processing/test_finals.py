@@ -76,7 +76,7 @@ def endless(draw, *choices):
 
 
 def ends_of(records):
-    return {p: sum(one.partition == p for one in records) for p in PARTITIONS}
+    return {p: sum(record.partition == p for record in records) for p in PARTITIONS}
 
 
 setups = st.fixed_dictionaries(
@@ -106,7 +106,7 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
         ),
     )
     final.restart()
-    all_messages = [message for one in records for message in every.run(one).messages]
+    all_messages = [message for record in records for message in every.run(record).messages]
     for batch in cuts(records, endless(data.draw, 1, 2, 5, 20)):
         while batch:
             result = final.run(*batch)
@@ -122,7 +122,7 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
         for messages in finish(final, partition, ends[partition], lambda: next(lost, False))
         for message in messages
     ]
-    wanted = sorted(last_ones(all_messages), key=lambda one: one[0].key)
+    wanted = sorted(last_ones(all_messages), key=lambda item: item[0].key)
     found.sort(key=lambda message: message.key)
     assert bodies(found) == [body for _, body in wanted]
     assert [m._replace(value=b"") for m in found] == [m._replace(value=b"") for m, _ in wanted]
@@ -131,7 +131,7 @@ def test_the_finals_are_the_last_of_every_change(setup, records, data):
         checks = verify_partition(
             rows, dimension=3, k=setup["k"], distinct=setup["distinct"], by_text=setup["by_text"]
         )
-        assert not any(one.problems for one in checks)
+        assert not any(check.problems for check in checks)
         assert read_applied(rows).next_offset == ends[partition]
 
 
@@ -149,16 +149,16 @@ def test_a_worker_that_goes_on_publishes_what_it_would_have_published(
     """After a replay of any kind: as if it had been there from the beginning."""
     before, after = records[:cut], records[cut:]
     whole, parted = Driver(config(**setup)), Driver(config(emit=emit, **setup))
-    for one in before:
-        whole.run(one)
+    for taken in before:
+        whole.run(taken)
     for batch in cuts(before, endless(data.draw, 1, 2, 5, 20)):
         parted.run(*batch)
     for partition, end in ends_of(before).items():
         finish(parted, partition, end)
     parted.config = config(**setup)
     parted.restart()
-    for one in after:
-        wanted, found = whole.run(one), parted.run(one)
+    for taken in after:
+        wanted, found = whole.run(taken), parted.run(taken)
         if emit != "coalesced":  # there the last published sequence is that of a net change
             assert found.messages == wanted.messages
         assert found.stats.outcomes == wanted.stats.outcomes
@@ -171,20 +171,23 @@ def test_an_account_does_not_depend_on_what_is_published_or_on_the_cut(records, 
     each record is the same.
     """
     every = Driver(config())
-    results = [every.run(one) for one in records]
+    results = [every.run(record) for record in records]
     published = [
-        m for one in results for m in one.messages if m.topic == "summaries" and m.value is not None
+        m
+        for result in results
+        for m in result.messages
+        if m.topic == "summaries" and m.value is not None
     ]
-    outcomes = [outcome for one in results for outcome in one.stats.outcomes.elements()]
-    alive = sum(one.stats.entities for one in results)
+    outcomes = [outcome for result in results for outcome in result.stats.outcomes.elements()]
+    alive = sum(result.stats.entities for result in results)
     for emit in ("every", "coalesced", "final", "none"):
         other = Driver(config(emit=emit))
         stats = [other.run(*batch).stats for batch in cuts(records, endless(data.draw, 1, 3, 20))]
-        assert sum(one.set_changes for one in stats) == len(published)
-        assert sorted(outcome for one in stats for outcome in one.outcomes.elements()) == sorted(
+        assert sum(part.set_changes for part in stats) == len(published)
+        assert sorted(outcome for part in stats for outcome in part.outcomes.elements()) == sorted(
             outcomes
         )
-        assert sum(one.entities for one in stats) == alive
+        assert sum(part.entities for part in stats) == alive
         assert alive == sum(
             1
             for rows in other.rows.values()

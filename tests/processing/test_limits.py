@@ -461,8 +461,8 @@ def test_the_largest_messages_count_all_that_they_have(tmp_path, output_format):
     summary, facets = largest_bodies(sign, names)
     codec = OUTPUTS.get(output_format) or AvroOutput({SummaryChanged: 1, FacetsChanged: 2})
     path = tmp_path / "facets.toml"
-    quoted = [dumps(one, ensure_ascii=False) for one in names]
-    path.write_text("".join(f"[[facet]]\nname = {one}\nnewest = 9\n" for one in quoted))
+    quoted = [dumps(name, ensure_ascii=False) for name in names]
+    path.write_text("".join(f"[[facet]]\nname = {name}\nnewest = 9\n" for name in quoted))
     chosen = {"data_dir": tmp_path, "embedder": "none", "output_format": output_format, "k": 26}
     chosen |= {"schema_registry_url": "http://a"} if output_format == "avro" else {}
     with pytest.raises(SetupError, match="set at least") as refused:

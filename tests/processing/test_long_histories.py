@@ -112,7 +112,7 @@ class History:
         sentences = [
             {
                 "text": f"{pick.choice(['good', 'bad', 'fine'])} {at}",
-                "embedding": [one + pick.gauss(0, 0.5) for one in self._topic],
+                "embedding": [number + pick.gauss(0, 0.5) for number in self._topic],
                 "labels": pick.choice([None, ["price"], ["cost", "odd"]]),
             }
             for _ in range(pick.choice([0, 1, 1, 2, 3]))
@@ -197,6 +197,6 @@ def check(kind, setup, seed, sizes, batch, restarts):
         by_text=setup.get("by_text", False),
         min_changes=least,
     )
-    assert [one.problems for one in checks if one.problems] == []
+    assert [check.problems for check in checks if check.problems] == []
     stored = view_of(driver, (0, "e"))
     assert msgspec.to_builtins(stored.facets) == tuple(model.now((0, "e")))

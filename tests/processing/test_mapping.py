@@ -15,31 +15,31 @@ ROWS = [row(number, number % 3) for number in range(9)]
 def changes():
     """Of one partition: creates, an edit, one unpublished, one deleted with its tombstone."""
     edited = row(4, 1, body="Better words.")
-    values = [(one, change("c", one, 1)) for one in ROWS]
+    values = [(review, change("c", review, 1)) for review in ROWS]
     values += [
         (edited, change("u", edited, 2)),
         (ROWS[5], change("u", {**ROWS[5], "status": "x"}, 3)),
     ]
     values += [(ROWS[7], change("d", ROWS[7], 4)), (ROWS[7], None), (ROWS[8], b"{")]
-    return [Record(TOPIC, 0, i, 5, key(one), value) for i, (one, value) in enumerate(values)]
+    return [Record(TOPIC, 0, i, 5, key(review), value) for i, (review, value) in enumerate(values)]
 
 
 def contract():
     """The same as events of the contract."""
-    said = lambda one, version, words: {  # noqa: E731
-        "type": "review.upserted", "entity_id": str(one["product_id"]), "review_id": str(one["id"]),
-        "review_version": version, "text": f"A title. {words}", "rating": one["stars"],
-        "occurred_at": f"2025-11-20T12:00:00.{one['id']:06}Z".replace(".000000", ""),
+    said = lambda row, version, words: {  # noqa: E731
+        "type": "review.upserted", "entity_id": str(row["product_id"]), "review_id": str(row["id"]),
+        "review_version": version, "text": f"A title. {words}", "rating": row["stars"],
+        "occurred_at": f"2025-11-20T12:00:00.{row['id']:06}Z".replace(".000000", ""),
     }  # fmt: skip
-    gone = lambda one, version: {  # noqa: E731
-        "type": "review.deleted", "entity_id": str(one["product_id"]),
-        "review_id": str(one["id"]), "review_version": version,
+    gone = lambda row, version: {  # noqa: E731
+        "type": "review.deleted", "entity_id": str(row["product_id"]),
+        "review_id": str(row["id"]), "review_version": version,
     }  # fmt: skip
-    bodies = [said(one, 1, one["body"]) for one in ROWS]
+    bodies = [said(review, 1, review["body"]) for review in ROWS]
     bodies += [said(ROWS[4], 2, "Better words."), gone(ROWS[5], 3), gone(ROWS[7], 4)]
     return [
-        Record(TOPIC, 0, i, 5, one["entity_id"].encode(), json.dumps(one).encode())
-        for i, one in enumerate(bodies)
+        Record(TOPIC, 0, i, 5, body["entity_id"].encode(), json.dumps(body).encode())
+        for i, body in enumerate(bodies)
     ]
 
 
@@ -47,10 +47,10 @@ def test_a_mapped_topic_gives_the_summaries_of_the_contract(tmp_path):
     mapped = Driver(config(input_topic=TOPIC, mapping=mapping(tmp_path)))
     plain = Driver(config(input_topic=TOPIC))
     result, expected = mapped.run(*changes()), plain.run(*contract())
-    own = [one for one in result.messages if one.topic == "summaries"]
-    assert [one.value for one in own] == [one.value for one in expected.messages]
-    assert [one.key for one in own] == [one.key for one in expected.messages]
-    (letter,) = (one for one in result.messages if one.topic == "dlq")
+    own = [message for message in result.messages if message.topic == "summaries"]
+    assert [message.value for message in own] == [message.value for message in expected.messages]
+    assert [message.key for message in own] == [message.key for message in expected.messages]
+    (letter,) = (message for message in result.messages if message.topic == "dlq")
     assert (letter.key, letter.value) == (key(ROWS[8]), b"{")
     assert result.stats.outcomes["none", "ignored:by_mapping"] == 1
     # the plan's outcome of everything else is as without a mapping
@@ -63,10 +63,13 @@ def test_times_are_selected_by_what_they_are_mapped_to(tmp_path):
     late = row(5, 0, updated_at=1_763_640_000_001_000)
     early = row(6, 0, updated_at=1_763_639_999_999_999)
     records = [
-        Record(TOPIC, 0, i, 0, key(one), change("c", one, 1)) for i, one in enumerate((late, early))
+        Record(TOPIC, 0, i, 0, key(review), change("c", review, 1))
+        for i, review in enumerate((late, early))
     ]
     messages = driver.run(*records).messages
-    assert [set(json.loads(one.value)["added"]) for one in messages] == [{"6#0", "6#1", "6#2"}]
+    assert [set(json.loads(message.value)["added"]) for message in messages] == [
+        {"6#0", "6#1", "6#2"}
+    ]
 
 
 @pytest.mark.parametrize("version", [b"1", b"\0"])

@@ -21,7 +21,7 @@ from worker.state.partition import read_min_changes
 
 
 def texts(body):
-    return {(one["sentence_id"], one["text"]) for one in body["sentences"]}
+    return {(sentence["sentence_id"], sentence["text"]) for sentence in body["sentences"]}
 
 
 @settings(max_examples=30, deadline=None)
@@ -31,27 +31,30 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
     that to the true one.
     """
     events = sample(120)
-    history = [*events, *({**one, "sentences": events[5]["sentences"]} for one in events[7:30:4])]
+    history = [
+        *events,
+        *({**event, "sentences": events[5]["sentences"]} for event in events[7:30:4]),
+    ]
     history += [
-        {"type": "review.deleted", "entity_id": one["entity_id"], "review_id": one["review_id"]}
-        for one in events[::5]
+        {"type": "review.deleted", "entity_id": event["entity_id"], "review_id": event["review_id"]}
+        for event in events[::5]
     ]
     every = Driver(config(k=6, limits={"model": None}))
     some = Driver(config(k=6, limits={"model": None}, min_changes=least))
     true: dict[str, dict] = {}
     published: dict[str, list] = {}
     for at, event in enumerate(history):
-        one = record(at, event["entity_id"], event)
-        true |= {body["entity_id"]: body for body in every.bodies(one)}
+        event_record = record(at, event["entity_id"], event)
+        true |= {body["entity_id"]: body for body in every.bodies(event_record)}
         if restarts and at % (size + restarts) == 0:
             some.restart()
-        for body in some.bodies(one):
+        for body in some.bodies(event_record):
             published.setdefault(body["entity_id"], []).append(body)
         now = true[event["entity_id"]]
         last = published[event["entity_id"]][-1]
         far = max(len(texts(now) - texts(last)), len(texts(last) - texts(now)))
         assert far < least
-        quoted = {one["review_id"] for one in last["sentences"]}
+        quoted = {sentence["review_id"] for sentence in last["sentences"]}
         assert event["type"] != "review.deleted" or event["review_id"] not in quoted
         checks = verify_partition(some.rows[0], dimension=3, k=6, distinct=False, min_changes=least)
         assert at % 20 or not any(check.problems for check in checks)
@@ -60,8 +63,12 @@ def test_what_is_published_is_never_behind_by_so_many(least: int, size: int, res
             is_deletion = after["cause"]["type"] == "review.deleted"
             assert max(len(after["added"]), len(after["removed"])) >= least or is_deletion
             assert after["previous_sequence"] == before["sequence"]
-            ids = {one["sentence_id"] for one in before["sentences"]} - set(after["removed"])
-            assert ids | set(after["added"]) == {one["sentence_id"] for one in after["sentences"]}
+            ids = {sentence["sentence_id"] for sentence in before["sentences"]} - set(
+                after["removed"]
+            )
+            assert ids | set(after["added"]) == {
+                sentence["sentence_id"] for sentence in after["sentences"]
+            }
 
 
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
@@ -79,12 +86,12 @@ def test_a_deletion_of_what_is_published_is_published_at_once(emit, before, dele
     driver = Driver(config(k=5, min_changes=5, emit=emit))
     driver.run(upsert(0, "r0", "one"))
     assert driver.bodies(upsert(10, "r1", "three", "two", "a")) == []
-    for one in before:
-        assert driver.bodies(one._replace(offset=one.offset + 10)) == []
+    for earlier in before:
+        assert driver.bodies(earlier._replace(offset=earlier.offset + 10)) == []
     driver.restart()
     (body,) = driver.bodies(deletion._replace(offset=20))
     assert body["removed"] == ["r0#0"]
-    assert {one["review_id"] for one in body["sentences"]} == {"r1"}
+    assert {sentence["review_id"] for sentence in body["sentences"]} == {"r1"}
     assert body["cause"]["type"] == json.loads(deletion.value)["type"]
     assert driver.bodies(delete(21, "unknown")) == []
 

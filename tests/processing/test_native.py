@@ -132,12 +132,12 @@ def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
     while at < len(stream):
         end = at + random.randint(1, most)
         first = max(0, at - random.choice([0, 0, 0, 2]))  # some records come again
-        one, other = (work.process(stream[first:end]) for work in works)
-        assert one.messages == other.messages
-        assert comparable(one) == comparable(other)
-        assert one.next_offsets == other.next_offsets
-        assert counted(one) == counted(other)
-        assert one.size == other.size
+        done, other = (work.process(stream[first:end]) for work in works)
+        assert done.messages == other.messages
+        assert comparable(done) == comparable(other)
+        assert done.next_offsets == other.next_offsets
+        assert counted(done) == counted(other)
+        assert done.size == other.size
         at = end
         starts.append(at)
         chance = random.random()
@@ -198,11 +198,11 @@ def test_the_same_cuts_give_the_same(
     leads = both(1, batch=batch, cache_bytes=50_000, **changes)[not is_first]
     follows = both(1, cache_bytes=50_000, **changes)[is_first]
     while left:
-        one = leads.process(left[:80])
-        other = follows.process(left[: one.taken])
-        assert (one.messages, one.rows) == (other.messages, other.rows)
-        assert counted(one) == counted(other)
-        left = left[one.taken :]
+        done = leads.process(left[:80])
+        other = follows.process(left[: done.taken])
+        assert (done.messages, done.rows) == (other.messages, other.rows)
+        assert counted(done) == counted(other)
+        left = left[done.taken :]
 
 
 def usual(offset: int, entity: str, review: str, random: Random) -> Record:
@@ -231,8 +231,8 @@ def test_usual_events_are_for_the_pool_until_their_entity_is_large(
     python, pool = both(0)
     for offset in range(0, native.MOST_SENTENCES + 20, 10):
         records = [usual(at, "e", f"r{at}", random) for at in range(offset, offset + 10)]
-        one, other = python.process(records), pool.process(records)
-        assert (one.messages, one.rows) == (other.messages, other.rows)
+        done, other = python.process(records), pool.process(records)
+        assert (done.messages, done.rows) == (other.messages, other.rows)
         is_small = offset + 10 <= native.MOST_SENTENCES
         assert (in_pool(pool), len(pool.processor._entities)) == ((1, 0) if is_small else (0, 1))
 
@@ -247,8 +247,8 @@ def test_large_entities_are_for_the_pool_while_there_is_room_for_many(
     for turn, entity in enumerate([*"abcdef", *"abcdef"]):
         for offset in range(turn * 30, turn * 30 + 30, 10):
             records = [usual(at, entity, f"r{at}", random) for at in range(offset, offset + 10)]
-            one, other = python.process(records), pool.process(records)
-            assert (one.messages, one.rows) == (other.messages, other.rows)
+            done, other = python.process(records), pool.process(records)
+            assert (done.messages, done.rows) == (other.messages, other.rows)
     before = {key for key in map(EntityKey, [0] * 6, "abcdef") if peek(pool, key) is not None}
     assert 0 < in_pool(pool) < 6
     assert before
@@ -273,8 +273,8 @@ def test_a_partition_that_comes_back_is_read_again() -> None:
     pool.processor.forget([0])
     pool.rows[0].write(python.process(records[10:20]).rows[0])
     pool.processor.begin(0)
-    one, other = python.process(records[20:]), pool.process(records[20:])
-    assert (one.messages, one.rows) == (other.messages, other.rows)
+    done, other = python.process(records[20:]), pool.process(records[20:])
+    assert (done.messages, done.rows) == (other.messages, other.rows)
     assert in_pool(pool) == 1
 
 
@@ -363,8 +363,8 @@ def test_the_phrases_of_a_partition_are_those_in_its_rows() -> None:
     records = [usual(at, f"e{at // 10}", f"r{at}", random) for at in range(40)]
     changed = 0
     for at in range(0, 40, 10):
-        one, other = (work.process(records[at : at + 10]) for work in works)
-        assert one.messages == other.messages
+        done, other = (work.process(records[at : at + 10]) for work in works)
+        assert done.messages == other.messages
         changed += sum(message.topic == "facets" for message in other.messages)
         for work in works:  # with the other facet first, as if it were configured anew
             work.config = replace(work.config, facets=phrased([0, 9], [9, 0], threshold=0))

@@ -60,11 +60,11 @@ def messages(output_format: str, emit: str = "every", facets: str = PLAIN) -> li
     config = replace(processor_config(settings, 1, None, output=output), emit=emit)
     processor = ProcessorInMemory(config, None)
     load = [
-        Record("reviews", 0, at, 0, one.key, rated(one.value, at % 5 + 1))
-        for at, one in enumerate(events(150))
+        Record("reviews", 0, at, 0, event.key, rated(event.value, at % 5 + 1))
+        for at, event in enumerate(events(150))
     ]
-    made = [one for batch in processor.process(load) for one in batch.messages]
-    return [one for one in made if one.topic != config.dlq_topic]
+    made = [message for batch in processor.process(load) for message in batch.messages]
+    return [message for message in made if message.topic != config.dlq_topic]
 
 
 @pytest.mark.parametrize("emit", ["every", "coalesced"])
@@ -72,17 +72,17 @@ def test_rows_are_the_json_messages_with_text_for_nested_values(emit: str) -> No
     plain, rows = messages("json", emit), messages("json-row", emit)
     assert len(plain) == len(rows) > 10
     kinds = set()
-    for one, row in zip(plain, rows, strict=True):
-        assert one._replace(value=None) == row._replace(value=None)
-        assert (one.value is None) == (row.value is None)
-        if one.value is None or row.value is None:
+    for message, row in zip(plain, rows, strict=True):
+        assert message._replace(value=None) == row._replace(value=None)
+        assert (message.value is None) == (row.value is None)
+        if message.value is None or row.value is None:
             continue
-        body, fields = json.loads(one.value), json.loads(row.value)
+        body, fields = json.loads(message.value), json.loads(row.value)
         assert list(body) == list(fields)
         assert not any(isinstance(value, dict | list) for value in fields.values())
         nested = {name for name in fields if name in NESTED}
         assert fields | {name: json.loads(fields[name]) for name in nested} == body
-        assert to_json(row.value) == to_json(one.value) == one.value
+        assert to_json(row.value) == to_json(message.value) == message.value
         kinds.add(body["type"])
     assert kinds == {"summary.changed", "facets.changed"}
 
@@ -101,18 +101,20 @@ def test_avro_messages_are_the_json_messages(emit: str, is_sided: bool, tmp_path
     plain, packed = messages("json", emit, facets), messages("avro", emit, facets)
     assert len(plain) == len(packed) > 10
     kinds = set()
-    for one, other in zip(plain, packed, strict=True):
-        assert one[:3] == other[:3]
-        if one.value is None or other.value is None:
-            assert one == other
+    for message, other in zip(plain, packed, strict=True):
+        assert message[:3] == other[:3]
+        if message.value is None or other.value is None:
+            assert message == other
             continue
-        assert codec.to_json(other.value) == one.value
-        assert codec.encode(decode_change(one.value)) == other.value
-        assert dict(other.headers) == dict(one.headers) | {"content-type": b"application/avro"}
+        assert codec.to_json(other.value) == message.value
+        assert codec.encode(decode_change(message.value)) == other.value
+        assert dict(other.headers) == dict(message.headers) | {"content-type": b"application/avro"}
         kinds.add(other.value[:5])
     assert kinds == {b"\0\0\0\0\7", b"\0\0\0\0\x08"}
     of_facets = [
-        json.loads(one.value)["facets"] for one in plain if b"facets.changed" in (one.value or b"")
+        json.loads(message.value)["facets"]
+        for message in plain
+        if b"facets.changed" in (message.value or b"")
     ]
     names = [
         {name for facet in facets for name in ("pros", "cons") if facet.get(name)}

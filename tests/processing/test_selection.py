@@ -15,8 +15,8 @@ SINCE, UNTIL = 1_699_999_000_000, 1_700_000_001_000
 TIMES = st.sampled_from([SINCE - 1, SINCE, 1_700_000_000_000, UNTIL - 1, UNTIL, UNTIL + 1])
 histories = st.lists(st.tuples(operations, TIMES), max_size=30).map(
     lambda drawn: [
-        one._replace(timestamp_ms=time)
-        for one, (_, time) in zip(records_of([event for event, _ in drawn]), drawn, strict=True)
+        record._replace(timestamp_ms=time)
+        for record, (_, time) in zip(records_of([event for event, _ in drawn]), drawn, strict=True)
     ]
 )
 selections = st.builds(
@@ -29,13 +29,13 @@ selections = st.builds(
 )
 
 
-def is_selected(selection, one, limits):
+def is_selected(selection, record, limits):
     """The rule, straight on."""
-    (event,) = decode([one], limits)
+    (event,) = decode([record], limits)
     said = None if isinstance(event, Rejected) else event.occurred_at
-    time = one.timestamp_ms if said is None else milliseconds(said)
+    time = record.timestamp_ms if said is None else milliseconds(said)
     return (
-        (selection.entities is None or one.key in selection.entities)
+        (selection.entities is None or record.key in selection.entities)
         and (selection.since_ms is None or time >= selection.since_ms)
         and (selection.until_ms is None or time < selection.until_ms)
     )
@@ -45,7 +45,7 @@ def is_selected(selection, one, limits):
 @given(histories, selections, st.integers(1, 10))
 def test_what_is_left_out_is_as_if_it_had_never_been(records, selection, size):
     part, alone = Driver(config(selection=selection)), Driver(config())
-    taken = {id(one) for one in records if is_selected(selection, one, part.config.limits)}
+    taken = {id(record) for record in records if is_selected(selection, record, part.config.limits)}
     left_out = late = 0
     messages = []
     for at in range(0, len(records), size):
@@ -58,11 +58,13 @@ def test_what_is_left_out_is_as_if_it_had_never_been(records, selection, size):
             if outcome == "ignored:not_selected"
         )
     assert left_out == len(records) - len(taken)
-    again = [m for one in records if id(one) in taken for m in alone.run(one).messages]
+    again = [m for record in records if id(record) in taken for m in alone.run(record).messages]
     by_partition = lambda found: [[m for m in found if m.partition == p] for p in (0, 1)]  # noqa: E731
     assert by_partition(messages) == by_partition(again)
     if selection.is_by_time and selection.until_ms is not None:
-        assert late == sum(one.timestamp_ms >= UNTIL for one in records if id(one) in taken)
+        assert late == sum(
+            record.timestamp_ms >= UNTIL for record in records if id(record) in taken
+        )
 
 
 def test_what_arrived_when_its_span_was_over_is_late():

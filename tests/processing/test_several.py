@@ -95,8 +95,10 @@ def test_records_equal_brute_force(setup, made, most, sentences, data):
         result = driver.run(*made[: data.draw(st.sampled_from([1, 2, 5, 20]))])
         expected, outcomes = model.run(made[: result.taken])
         assert refused(map(sent, result.messages)) == refused(expected)
-        found = Counter(one.partition(":")[0] for _, one in result.stats.outcomes.elements())
-        assert found == Counter(one.partition(":")[0] for one in outcomes)
+        found = Counter(
+            outcome.partition(":")[0] for _, outcome in result.stats.outcomes.elements()
+        )
+        assert found == Counter(outcome.partition(":")[0] for outcome in outcomes)
         assert result.next_offsets == {0: made[result.taken - 1].offset + 1}
         made = made[result.taken :]
     checks = list(verify_partition(driver.rows[0], dimension=3, k=setup["k"], distinct=False,
@@ -106,7 +108,7 @@ def test_records_equal_brute_force(setup, made, most, sentences, data):
 
 
 def letter_of(batch):
-    (letter,) = (one for one in batch.messages if one.topic == "dlq")
+    (letter,) = (message for message in batch.messages if message.topic == "dlq")
     headers = dict(letter.headers)
     return headers["dlq.reason"].decode(), headers["dlq.detail"].decode()
 
@@ -166,7 +168,7 @@ def test_the_events_of_a_record_are_one_change_of_an_entity():
     assert (body["review_count"], body["sentence_count"]) == (3, 3)
     place = {"topic": "reviews", "partition": 0, "offset": 1}
     assert body["cause"] == {"type": "review.upserted", **place, "review_id": "u"}
-    dates = {one["sentence_id"]: one.get("occurred_at") for one in body["sentences"]}
+    dates = {sentence["sentence_id"]: sentence.get("occurred_at") for sentence in body["sentences"]}
     assert dates == {"t#0": None, "r#0": edit["occurred_at"], "r#1": edit["occurred_at"]}
     # what a later event of the record undoes is no change
     assert driver.bodies(record(2, brief, ended("review", review_id="s"))) == []
@@ -177,15 +179,15 @@ def test_of_a_record_the_events_of_chosen_entities_are_replayed():
     driver = Driver(config(mapping=Lists(), selection=wanted))
     some = [upserted("r", "one", entity_id=name) for name in "abc"]
     batch = driver.run(record(0, *some), record(1, some[1], some[1]))
-    assert [one.key for one in batch.messages] == [b"a", b"c"]
+    assert [message.key for message in batch.messages] == [b"a", b"c"]
     assert batch.stats.outcomes == {("several", "applied"): 1, ("none", "ignored:not_selected"): 1}
 
 
 def test_why_an_engine_has_no_vector_does_not_depend_on_other_records():
     driver, other = Driver(config(mapping=Lists())), Driver(config(mapping=Lists()))
     first, bad = record(0, upserted("q", "no", "nan")), record(1, upserted("r", "nan", "none"))
-    for one in (driver, other):
-        one.engine.vector = lambda text: None if text.startswith("n") else [1, 1, 1]
+    for driven in (driver, other):
+        driven.engine.vector = lambda text: None if text.startswith("n") else [1, 1, 1]
     together = driver.run(first, bad).messages
     assert together == [*other.run(first).messages, *other.run(bad).messages]
 

@@ -57,11 +57,13 @@ def test_of_real_reviews_it_is_the_definition(stays, threshold, count):
         live = stored(driver, entity_id)
         view = short(driver, entity_id, sentences=count, threshold=threshold)
         ids, counts = naive(live, threshold, count, by_text=driver.config.by_text)
-        assert [one.sentence_id.encode() for one in view.sentences] == ids
-        found = [(one.stands_for, one.stands_for_reviews) for one in view.sentences]
-        assert found == [tuple(one) for one in counts]
-        assert [one.rank for one in view.sentences] == list(range(len(ids)))
-        assert [one.review_id.encode() for one in view.sentences] == list(map(review_of, ids))
+        assert [sentence.sentence_id.encode() for sentence in view.sentences] == ids
+        found = [(sentence.stands_for, sentence.stands_for_reviews) for sentence in view.sentences]
+        assert found == [tuple(count) for count in counts]
+        assert [sentence.rank for sentence in view.sentences] == list(range(len(ids)))
+        assert [sentence.review_id.encode() for sentence in view.sentences] == list(
+            map(review_of, ids)
+        )
         assert view.sentence_count == len(live)
 
 
@@ -70,11 +72,11 @@ def test_words(stays):
     for words in (1, 20, 75, 10_000):
         view = short(driver, entities[0], words=words, threshold=0.99)
         walk = short(driver, entities[0], sentences=100, threshold=0.99)
-        texts = [one.text for one in walk.sentences]
+        texts = [sentence.text for sentence in walk.sentences]
         taken = fitting(texts, words)
-        assert [one.text for one in view.sentences] == [texts[at] for at in taken]
-        assert sum(len(one.text.split()) for one in view.sentences) <= words
-        assert sum(one.stands_for for one in view.sentences) <= view.sentence_count
+        assert [sentence.text for sentence in view.sentences] == [texts[at] for at in taken]
+        assert sum(len(sentence.text.split()) for sentence in view.sentences) <= words
+        assert sum(sentence.stands_for for sentence in view.sentences) <= view.sentence_count
     both = short(driver, entities[0], sentences=2, words=10_000, threshold=0.99)
     assert len(both.sentences) == 2
     assert len(short(driver, entities[0], threshold=0.999).sentences) == 10
@@ -131,6 +133,6 @@ def test_one_sentence_none_and_hostile_ones():
         )
     )
     view = short(driver, "odd", threshold=0.9999999)
-    shown = {one.text for one in view.sentences}
+    shown = {sentence.text for sentence in view.sentences}
     assert shown <= set(HOSTILE)
-    assert sum(one.stands_for for one in view.sentences) == len(HOSTILE)
+    assert sum(sentence.stands_for for sentence in view.sentences) == len(HOSTILE)

@@ -39,12 +39,12 @@ def builds(draw):
 def last(build):
     """By entity its summary as a set, and its k."""
     found = {}
-    for one in build:
-        found.pop(one.entity_id, None)
-        if one.body is not None and one.body.sentences:
-            found[one.entity_id] = (
-                frozenset((s.sentence_id, s.text) for s in one.body.sentences),
-                one.body.k,
+    for change in build:
+        found.pop(change.entity_id, None)
+        if change.body is not None and change.body.sentences:
+            found[change.entity_id] = (
+                frozenset((s.sentence_id, s.text) for s in change.body.sentences),
+                change.body.k,
             )
     return found
 
@@ -71,20 +71,20 @@ def test_the_counts_are_those_of_the_sets(a, b):
         (found.some_missing_in_a, of_b.keys() - of_a.keys()),
         (found.some_missing_in_b, of_a.keys() - of_b.keys()),
     ):
-        assert missing == [(one, None) for one in sorted(ids)]
+        assert missing == [(name, None) for name in sorted(ids)]
     assert (found.missing_in_a, found.missing_in_b) == (
         len(found.some_missing_in_a),
         len(found.some_missing_in_b),
     )
-    assert found.equal == sum(of_a[one][0] == of_b[one][0] for one in both)
+    assert found.equal == sum(of_a[name][0] == of_b[name][0] for name in both)
     assert (
         found.equal + found.contained + found.changed == len(both) == sum(found.differing.values())
     )
     assert found.equal + found.contained == found.differing.get(0, 0)
     assert found.changed == len(found.examples)
     assert list(found.differing) == sorted(found.differing)
-    for one in both:
-        (set_a, k_a), (set_b, k_b) = of_a[one], of_b[one]
+    for name in both:
+        (set_a, k_a), (set_b, k_b) = of_a[name], of_b[name]
         small, large = sorted((set_a, set_b), key=len)
         room = min(k_a, k_b)
         follows = (
@@ -92,7 +92,7 @@ def test_the_counts_are_those_of_the_sets(a, b):
             and len(small) >= min(len(large), room)
             and (set_a == set_b or k_a != k_b)
         )
-        assert follows == (one not in {x.entity_id for x in found.examples})
+        assert follows == (name not in {x.entity_id for x in found.examples})
 
 
 def test_examples_are_the_most_changed_first():
@@ -103,11 +103,11 @@ def test_examples_are_the_most_changed_first():
         summary("c", {f"r{i}#0": "Bad." for i in range(3)}),
     ]
     found = compare(a, b, 2)
-    assert [(one.entity_id, one.differing, one.both) for one in found.examples] == [
+    assert [(example.entity_id, example.differing, example.both) for example in found.examples] == [
         ("c", 3, 0),
         ("b", 2, 1),
     ]
-    assert [[s.sentence_id for s in one.only_b] for one in found.examples] == [
+    assert [[s.sentence_id for s in example.only_b] for example in found.examples] == [
         ["r0#0", "r1#0", "r2#0"],
         ["r8#0", "r9#0"],
     ]
@@ -137,16 +137,16 @@ def test_another_k(of_two, contained, differing):
 
 
 def test_bodies_are_identical_but_for_what_may_differ_between_runs():
-    one = summary("a", FOUR, sequence=3, previous=1, review="r1").body
+    change = summary("a", FOUR, sequence=3, previous=1, review="r1").body
     same = msgspec.structs.replace(
-        one,
+        change,
         epoch=9,
         sequence=7,
         previous_sequence=5,
         cause=summary("b", FOUR, review="x").body.cause,
     )
-    for other, identical in ((same, 1), (msgspec.structs.replace(one, review_count=99), 0)):
-        found = compare([Publication("a", one, 0, 0, 0)], [Publication("a", other, 0, 0, 0)])
+    for other, identical in ((same, 1), (msgspec.structs.replace(change, review_count=99), 0)):
+        found = compare([Publication("a", change, 0, 0, 0)], [Publication("a", other, 0, 0, 0)])
         assert (found.equal, found.identical) == (1, identical)
 
 

@@ -16,7 +16,7 @@ from worker.published.publication import publications
 
 
 def change(sequence, previous, shown, added, removed=(), text="Text of {}."):
-    texts = {one: text.format(one) for one in shown}
+    texts = {identifier: text.format(identifier) for identifier in shown}
     return body("e", sequence, texts, added, removed, previous=previous)
 
 
@@ -77,9 +77,12 @@ def test_the_last_ones_know_what_was_before_them():
 def of_facets(*values):
     """By change facet, what came, what left and whether changes are missing."""
     records = (Record("facets", 0, n, 0, b"e", value) for n, value in enumerate(values))
-    found = [one for record in records for one in publications(record, kind=FACETS)]
+    found = [change for record in records for change in publications(record, kind=FACETS)]
     changes = [PublishedChange.of(step) for step in steps(found)]
-    return [(one.facet, one.added_texts, one.removed_texts, one.incomplete) for one in changes]
+    return [
+        (change.facet, change.added_texts, change.removed_texts, change.incomplete)
+        for change in changes
+    ]
 
 
 ONE = facets_body(
@@ -128,9 +131,9 @@ def test_praise_and_complaints_of_a_facet_are_sets_of_their_own():
         facets = [structs.replace(facet, pros=sides[0], cons=sides[1])]
         return encode(structs.replace(changed, facets=facets))
 
-    one = message(3, None, {"a#0": "Easy."}, {})
+    first = message(3, None, {"a#0": "Easy."}, {})
     two = message(9, 3, {"b#0": "Free."}, {"c#0": "Far."})
-    assert of_facets(one, two)[1:] == [
+    assert of_facets(first, two)[1:] == [
         ("parking, pros", {"a#0": "Easy."}, {}, False),
         ("parking, pros", {"b#0": "Free."}, {"a#0": "Easy."}, False),
         ("parking, cons", {"c#0": "Far."}, {}, False),
@@ -139,7 +142,7 @@ def test_praise_and_complaints_of_a_facet_are_sets_of_their_own():
     def found(value):
         return publications(Record("facets", 0, 0, 0, b"e", value), kind=FACETS)
 
-    both = compare(found(one), found(two), 3)
+    both = compare(found(first), found(two), 3)
     assert (both.equal, both.changed, both.missing_in_a) == (1, 1, 1)
     assert (both.k_a, both.k_b, both.differing) == ([5], [5], {0: 1, 1: 1})
     assert [example.facet for example in both.examples] == ["parking, pros"]

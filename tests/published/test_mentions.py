@@ -31,13 +31,14 @@ def test_the_history_has_mentions_of_facets_with_words():
         upsert(2, "c", sentences=["good", "bad"], rating=1),
         upsert(3, "d", sentences=["bad good"], rating=4),
     ]
-    values = [one for one in driver.run(*events).messages if one.topic == "facets"]
+    values = [message for message in driver.run(*events).messages if message.topic == "facets"]
     records = [
-        Record("facets", 0, offset, 0, one.key, one.value) for offset, one in enumerate(values)
+        Record("facets", 0, offset, 0, message.key, message.value)
+        for offset, message in enumerate(values)
     ]
-    found = [one for record in records for one in publications(record, kind=FACETS)]
+    found = [change for record in records for change in publications(record, kind=FACETS)]
     changes = [PublishedChange.of(step) for step in last_steps(found, None)]
-    assert [one.mention_count for one in changes if one.facet == "fans"] == [1, 1, 2]
-    assert {one.mention_count for one in changes if one.facet == "all"} == {None}
-    (fans,) = [one for one in json.loads(values[-1].value)["facets"] if one["name"] == "fans"]
+    assert [change.mention_count for change in changes if change.facet == "fans"] == [1, 1, 2]
+    assert {change.mention_count for change in changes if change.facet == "all"} == {None}
+    (fans,) = [facet for facet in json.loads(values[-1].value)["facets"] if facet["name"] == "fans"]
     assert _title(fans) == "fans: 3 sentences, 3 reviews, ratings 3, mean 4.67, 2 mentions"

@@ -33,7 +33,7 @@ def file(tmp_path):
 def test_a_file_can_be_read_again_and_again(file, name):
     source = file(body("e", 1, TEXTS), b"", body("f", 2, {}), name=name)
     for _ in range(3):
-        assert [(one.entity_id, one.offset, one.published_ms) for one in source] == [
+        assert [(change.entity_id, change.offset, change.published_ms) for change in source] == [
             ("e", 0, -1),
             ("f", 2, -1),
         ]
@@ -83,13 +83,13 @@ def test_a_topic_of_the_other_type_is_named(value, kind, message):
 def test_a_file_may_have_both_types(file):
     """As `summarize --facets` writes them."""
     source = file(body("e", 1, TEXTS), FACETS_BODY)
-    assert [(one.offset, one.facet) for one in source] == [(0, None)]
+    assert [(change.offset, change.facet) for change in source] == [(0, None)]
     source.kind = FACETS
-    assert [(one.offset, one.facet, one.is_changed) for one in source] == [
+    assert [(change.offset, change.facet, change.is_changed) for change in source] == [
         (1, "parking", True),
         (1, "noise", False),
     ]
-    assert [one.body.sentence_count for one in source.of("e")] == [10, 0]
+    assert [change.body.sentence_count for change in source.of("e")] == [10, 0]
 
 
 @given(
@@ -102,19 +102,19 @@ def test_spans_of_a_file_are_neighbours(tmp_path_factory, times, moments):
     """
     path = tmp_path_factory.mktemp("spans") / "bodies.jsonl"
     path.write_bytes(
-        b"\n".join(body("e", i, TEXTS, occurred_at=one) for i, one in enumerate(times))
+        b"\n".join(body("e", i, TEXTS, occurred_at=time) for i, time in enumerate(times))
     )
     source = PublishedFile(str(path))
 
     def between(since, until):
-        return [one.offset for one in source.of("e", TimeSpan(since, until))]
+        return [change.offset for change in source.of("e", TimeSpan(since, until))]
 
     first, middle, last = sorted(moments)
     assert between(first, last) == between(first, middle) + between(middle, last)
     assert between(None, middle) == [i for i in range(len(times)) if i not in between(middle, None)]
     for since, until in pairwise((None, middle, None)):
         assert all(
-            middle <= one.occurred_ms
-            for one in list(source.of("e", TimeSpan(since, until)))[:1]
+            middle <= change.occurred_ms
+            for change in list(source.of("e", TimeSpan(since, until)))[:1]
             if since
         )

@@ -73,7 +73,7 @@ def mapped(site: Pipeline, topic: str) -> Path:
 def letters(site: Pipeline, topic: str = "") -> list[tuple[Message, dict[str, str]]]:
     """The dead letters, each with its headers."""
     found = read_topic(site.broker.bootstrap_servers, topic or site.dlq_topic)
-    return [(one, {name: raw.decode() for name, raw in one.headers}) for one in found]
+    return [(record, {name: raw.decode() for name, raw in record.headers}) for record in found]
 
 
 def reviews_of(site: Pipeline) -> int:
@@ -229,9 +229,10 @@ def test_a_fault_makes_few_dead_letters_and_then_ends_the_process(
     eventually(lambda: process.metrics().get(applied) == rest + len(places), site.logs)
     if is_bridge:
         found = read_topic(servers, site.input_topic)
-        ids = [json.loads(one.value or b"")["review_id"] for one in found]
+        ids = [json.loads(message.value or b"")["review_id"] for message in found]
         assert sorted(ids) == sorted(
-            [f"odd-{one}" for one in (1, *range(3, last))] + [f"good-{one}" for one in (0, 2, last)]
+            [f"odd-{number}" for number in (1, *range(3, last))]
+            + [f"good-{number}" for number in (0, 2, last)]
         )
 
 
@@ -287,7 +288,7 @@ def test_a_letter_that_fails_again_counts_its_attempts(site: Pipeline, command: 
         assert json.loads(done.stdout)["sent"] == sent, done.stderr
         attempts += [str(len(attempts))] * sent
     listed = run_command("dlq", "list", environment=environment).stdout.splitlines()
-    assert [json.loads(one)["attempts"] for one in listed] == [0, 1, 2]
+    assert [json.loads(line)["attempts"] for line in listed] == [0, 1, 2]
 
 
 def test_headers_that_do_not_fit_stop_no_bridge(site: Pipeline) -> None:
@@ -340,7 +341,7 @@ def test_a_skipped_record_is_a_dead_letter_and_the_worker_goes_on(site: Pipeline
     assert reviews_of(site) == 3
     found = letters(site)
     assert [headers["dlq.source.offset"] for _, headers in found] == ["0", "1", "4"]
-    assert [letter.value for letter, _ in found] == [review(one).value for one in (0, 1, 4)]
+    assert [letter.value for letter, _ in found] == [review(number).value for number in (0, 1, 4)]
     assert {(headers["dlq.reason"], headers["dlq.detail"]) for _, headers in found} == {
         ("skipped", "ends the worker")
     }
@@ -358,7 +359,7 @@ def test_a_bridge_goes_on_after_a_skipped_record(site: Pipeline) -> None:
     process.start()
     wait_bridged(site, source, 3)
     bridged = read_topic(site.broker.bootstrap_servers, site.input_topic)
-    ids = [json.loads(one.value or b"")["review_id"] for one in bridged]
+    ids = [json.loads(message.value or b"")["review_id"] for message in bridged]
     assert ids == ["good-0", "good-2"]
     ((letter, headers),) = letters(site, f"{source}.dlq")
     assert (letter.value, headers["dlq.reason"]) == (review(1).value, "skipped")
@@ -422,13 +423,13 @@ def test_a_batch_that_decompresses_to_too_much_stops_no_bridge(site: Pipeline) -
     source = SOURCE.format(site.name)
     site.broker.create_topic(source, 1)
     put(site, source, [review(0, OF_ENTITY)])
-    put(site, source, [review(one, OF_ENTITY) for one in range(1, 6)] + [BOMB], "zstd")
+    put(site, source, [review(number, OF_ENTITY) for number in range(1, 6)] + [BOMB], "zstd")
     put(site, source, [review(6, OF_ENTITY), review(7, OF_ENTITY)])
     put(site, source, [BOMB], "zstd")
     bridge(site, source)
     wait_bridged(site, source, 10)
     found = [headers for _, headers in letters(site, f"{source}.dlq")]
-    assert [one["dlq.source.offset"] for one in found] == ["6", "9"]
+    assert [letter["dlq.source.offset"] for letter in found] == ["6", "9"]
     assert found[0]["dlq.detail"].startswith("offsets 1 to 6 are a batch that cannot be")
     assert len(read_topic(site.broker.bootstrap_servers, site.input_topic)) == 3
     checked = run_command(

@@ -77,9 +77,9 @@ class Feed:
 
     def __call__(self, count: int) -> None:
         """Send the next records, so many."""
-        for one in islice(self._rest, count):
-            self._client.produce(self._source, one.value, one.key)
-            self.sent.append(one)
+        for event in islice(self._rest, count):
+            self._client.produce(self._source, event.value, event.key)
+            self.sent.append(event)
         self._client.flush(60)
 
     def send_unknown(self) -> None:
@@ -91,7 +91,7 @@ class Feed:
 def wait_bridged(site: Pipeline, source: str) -> None:
     """Wait until the bridges have committed the complete source."""
     servers = site.broker.bootstrap_servers
-    ends = {one.partition: one.offset + 1 for one in read_topic(servers, source)}
+    ends = {record.partition: record.offset + 1 for record in read_topic(servers, source)}
 
     def is_bridged() -> bool:
         committed = committed_offsets(servers, source, f"{site.name}-bridge-{source}")
@@ -105,17 +105,17 @@ def check(site: Pipeline, source: str, history: list[Step], letters: int = 0) ->
     the summaries that the events have.
     """
     servers = site.broker.bootstrap_servers
-    by_value = {one.value: one for one in history if one.value is not None}
+    by_value = {event.value: event for event in history if event.value is not None}
     places: dict[int, tuple[int, int]] = {}  # by version, where it came from
-    for one in read_topic(servers, source):
-        step = by_value.get(one.value)
+    for record in read_topic(servers, source):
+        step = by_value.get(record.value)
         if step is not None and step.events:
             version = json.loads(step.events[0])["review_version"]
-            places[version] = (one.partition, one.offset)
+            places[version] = (record.partition, record.offset)
     found = read_topic(servers, site.input_topic)
-    events = [json.loads(one.value or b"") for one in found]
-    wanted = [json.loads(event) for one in history for event in one.events]
-    assert any(len(one.events) > 1 for one in history)
+    events = [json.loads(message.value or b"") for message in found]
+    wanted = [json.loads(event) for step in history for event in step.events]
+    assert any(len(event.events) > 1 for event in history)
     in_order = lambda some: sorted(  # noqa: E731
         some, key=lambda event: (event["review_version"], event["type"])
     )
@@ -129,7 +129,7 @@ def check(site: Pipeline, source: str, history: list[Step], letters: int = 0) ->
         assert offset >= last.get((partition, message.partition), -1)
         last[partition, message.partition] = offset
     assert len(read_topic(servers, f"{source}.dlq")) == letters
-    published = bodies(one.value for one in read_topic(servers, site.output_topic))
+    published = bodies(message.value for message in read_topic(servers, site.output_topic))
     assert last_sets(published) == last_sets(expected(history))
 
 
@@ -195,7 +195,7 @@ def test_two_topics_in_one_process(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert bridge.metrics()["coversumm_partitions"] == SOURCE_PARTITIONS + 2
         site.stop()
         assert bridged(site) == sorted(events_of(feed.sent) + sent)
-        letters = [read_topic(kafka.bootstrap_servers, f"{one}.dlq") for one in (source, other)]
+        letters = [read_topic(kafka.bootstrap_servers, f"{topic}.dlq") for topic in (source, other)]
         assert list(map(len, letters)) == [1, 1]
 
 
@@ -323,12 +323,12 @@ def test_topics_that_were_created_again(kafka: KafkaBroker, tmp_path: Path) -> N
 def bridged(site: Pipeline) -> list[int]:
     """The versions of the events that bridges have written."""
     found = read_topic(site.broker.bootstrap_servers, site.input_topic)
-    return sorted(json.loads(one.value or b"")["review_version"] for one in found)
+    return sorted(json.loads(message.value or b"")["review_version"] for message in found)
 
 
 def events_of(history: Iterable[Step]) -> list[int]:
     """Those of the events that these records mean."""
-    events = [json.loads(event) for one in history for event in one.events]
+    events = [json.loads(event) for step in history for event in step.events]
     return sorted(event["review_version"] for event in events)
 
 

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(TEST_SECONDS)]
 
 PARTITIONS = 3
 PRODUCTS = 7
-COMMANDED = [one for one in EXAMPLES if one.commands and "framed" in one.mapping]
+COMMANDED = [example for example in EXAMPLES if example.commands and "framed" in example.mapping]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_debezium_stream_keyed_by_entity(
         settings={**SETTINGS, "COVERSUMM_MAPPING": str(file)},
     ) as site:
         client = producer(kafka.bootstrap_servers)
-        for one in history:
-            partition = partition_of(one.product, PARTITIONS)
-            client.produce(site.input_topic, one.value, one.key, partition)
+        for event in history:
+            partition = partition_of(event.product, PARTITIONS)
+            client.produce(site.input_topic, event.value, event.key, partition)
         stray = (partition_of(history[0].product, PARTITIONS) + 1) % PARTITIONS
         client.produce(site.input_topic, history[0].value, history[0].key, stray)
         client.produce(site.input_topic, b"no json", b"{}", 0)
@@ -81,10 +81,10 @@ def test_a_debezium_stream_keyed_by_entity(
         site.wait_caught_up()
         site.stop()
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
-        assert bodies(one.value for one in published) == expected(history)
+        assert bodies(message.value for message in published) == expected(history)
         assert all(
-            one.partition == partition_of((one.key or b"").decode(), PARTITIONS)
-            for one in published
+            message.partition == partition_of((message.key or b"").decode(), PARTITIONS)
+            for message in published
         )
         assert replayed(site, tmp_path / "out.jsonl") == expected(history)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
@@ -106,7 +106,7 @@ def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Pat
     """
     file = written(tmp_path, MOVING.replace("shop.public.reviews", "several.reviews"))
     history = list(steps(600, PRODUCTS, DIMENSION, seed=9, moves=True))
-    assert sum(len(one.events) > 1 for one in history) > 20
+    assert sum(len(event.events) > 1 for event in history) > 20
     settings = {**SETTINGS, "COVERSUMM_MAPPING": str(file), "COVERSUMM_BATCH_SIZE": "20"}
     with pipeline(kafka, "several", tmp_path, partitions=1, settings=settings, armed=True) as site:
         client = producer(kafka.bootstrap_servers)
@@ -114,8 +114,8 @@ def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Pat
         unsent = iter(history)
 
         def feed(count: int) -> None:
-            for one in islice(unsent, count):
-                client.produce(site.input_topic, one.value, one.key)
+            for event in islice(unsent, count):
+                client.produce(site.input_topic, event.value, event.key)
             client.flush(60)
 
         bad = row(1, 900, sentences=[{"text": "x", "embedding": [0] * DIMENSION}])
@@ -135,9 +135,9 @@ def test_several_events_of_a_record_over_kills(kafka: KafkaBroker, tmp_path: Pat
         site.wait_caught_up()
         site.stop()
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
-        assert bodies(one.value for one in published) == expected(history)
+        assert bodies(message.value for message in published) == expected(history)
         assert replayed(site, tmp_path / "out.jsonl") == expected(history)
-        ids = [dict(one.headers)["ce_id"] for one in published]
+        ids = [dict(message.headers)["ce_id"] for message in published]
         assert len(set(ids)) == len(ids)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
         assert [letter.value for letter in letters] == [refused] * 4

@@ -368,13 +368,13 @@ def test_a_data_directory_from_a_backup_catches_up(site: Pipeline) -> None:
 @pytest.mark.faults
 def test_a_data_directory_of_another_worker_is_as_good_as_ones_own(site: Pipeline) -> None:
     """Rows belong to partitions, not to workers; what is stale in it is caught up."""
-    one = stopped(site, FIRST[:60])
+    worker = stopped(site, FIRST[:60])
     other = site.worker()
-    shutil.copytree(one.data_dir, other.data_dir)
-    one.start().wait_ready()
+    shutil.copytree(worker.data_dir, other.data_dir)
+    worker.start().wait_ready()
     feed(site, FIRST[60:])
     site.wait_caught_up()
-    one.kill()
+    worker.kill()
     goes_on(site, other)
 
 

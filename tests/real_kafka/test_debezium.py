@@ -110,7 +110,7 @@ def in_avro(registry: Registry, other: Mapping[str, str] | None = None) -> dict[
     return {f"{part}.converter{name}": v for part in ("key", "value") for name, v in own.items()}
 
 
-KEYS = {"message.key.columns": ";".join(f"public.{one}:product_id,id" for one in IDENTITIES)}
+KEYS = {"message.key.columns": ";".join(f"public.{table}:product_id,id" for table in IDENTITIES)}
 
 
 AVRO = 'key = "framed"\nvalue = "framed"\ntombstone = "ignore"'
@@ -223,8 +223,8 @@ def effects(kafka: KafkaBroker, form: Form, topic: str, folder: Path) -> list[st
     mapping, schemas = with_schemas(settings, own)
     assert mapping is not None
     found = []
-    for one in read_topic(kafka.bootstrap_servers, topic):
-        record = Record(topic, 0, one.offset, 0, one.key, one.value, one.headers)
+    for message in read_topic(kafka.bootstrap_servers, topic):
+        record = Record(topic, 0, message.offset, 0, message.key, message.value, message.headers)
         if schemas is not None:
             schemas.require([record])
         try:
@@ -321,11 +321,14 @@ def test_the_summaries_are_those_of_the_tables_rows(
 
         def published() -> dict[str, set[tuple[str, str]]]:
             found = read_topic(kafka.bootstrap_servers, "captured.summaries")
-            return last_sets(bodies(one.value for one in found))
+            return last_sets(bodies(message.value for message in found))
 
         def is_right() -> bool:
             sets = published()
-            reviews = {name: {one.partition("#")[0] for one, _ in sets[name]} for name in sets}
+            reviews = {
+                name: {identifier.partition("#")[0] for identifier, _ in sets[name]}
+                for name in sets
+            }
             return reviews == {"3": {"1", "4"}, "4": {"5"}}
 
         eventually(is_right, page.logs)

@@ -69,7 +69,9 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
     )
     config = replace(processor_config(settings, 1, None), facets_topic="facets")
     processor = ProcessorInMemory(config, None)
-    load = [Record("reviews", 0, i, 0, one.key, one.value) for i, one in enumerate(events(400))]
+    load = [
+        Record("reviews", 0, i, 0, event.key, event.value) for i, event in enumerate(events(400))
+    ]
     wanted = "facets" if of_facets else config.output_topic
     made = [
         message
@@ -77,13 +79,13 @@ def publish_changes(kafka: KafkaBroker, topic: str, *, of_facets: bool) -> list[
         for message in batch.messages
         if message.topic == wanted
     ]
-    tombstones = [one for one in made if one.value is None]
+    tombstones = [message for message in made if message.value is None]
     assert len(made) > CHANGES
     assert len(tombstones) > 1
     client = producer(kafka.bootstrap_servers)
     kafka.create_topic(topic, 2)
-    for one in [*made[:CHANGES], *tombstones[:2]]:
-        client.produce(topic, one.value, one.key, headers=one.headers)
+    for change in [*made[:CHANGES], *tombstones[:2]]:
+        client.produce(topic, change.value, change.key, headers=change.headers)
     assert client.flush(PATIENCE_SECONDS) == 0
     return read_topic(kafka.bootstrap_servers, topic)
 

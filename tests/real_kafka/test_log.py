@@ -54,9 +54,9 @@ def ours(worker: WorkerProcess, message: str = "") -> list[dict[str, Any]]:
 
 @pytest.mark.long
 def test_a_workers_life(site: Pipeline) -> None:
-    one = site.worker("one", top_k="4")
-    one.start().wait_ready()
-    start = ours(one)
+    worker = site.worker("one", top_k="4")
+    worker.start().wait_ready()
+    start = ours(worker)
     assert start[0]["level"] == "WARNING"
     assert "COVERSUMM_TOP_K (is it COVERSUMM_K?)" in start[0]["message"]
     facts = {name: value for entry in start for name, value in entry.items()}
@@ -69,35 +69,35 @@ def test_a_workers_life(site: Pipeline) -> None:
         "changelog": site.changelog_topic,
     }
     assert (facts["topic_partitions"], facts["k"], facts["dimension"]) == (4, 3, 2)
-    assert facts["web"] == f"http://127.0.0.1:{one.web_port}"
-    assert facts["data_dir"] == str(one.data_dir)
+    assert facts["web"] == f"http://127.0.0.1:{worker.web_port}"
+    assert facts["data_dir"] == str(worker.data_dir)
     assert facts["settings"]["COVERSUMM_K"] == 3
     assert "COVERSUMM_EPOCH" not in facts["settings"]
-    (ready,) = ours(one, "ready after")
+    (ready,) = ours(worker, "ready after")
     assert (ready["partitions"], ready["standbys"]) == ([0, 1, 2, 3], [])
     assert "processes partitions 0-3 of 4" in ready["message"]
 
     two = site.worker("two").start()
     two.wait_ready()
     site.wait_caught_up()
-    eventually(lambda: bool(ours(one, "rebalanced in")), lambda: one.log_end())
-    (rebalanced,) = ours(one, "rebalanced in")
+    eventually(lambda: bool(ours(worker, "rebalanced in")), lambda: worker.log_end())
+    (rebalanced,) = ours(worker, "rebalanced in")
     (joined,) = ours(two, "ready after")
     assert rebalanced["had_partitions"] == [0, 1, 2, 3]
     assert len(rebalanced["partitions"]) == len(joined["partitions"]) == 2
     assert sorted(rebalanced["partitions"] + joined["partitions"]) == [0, 1, 2, 3]
-    metrics = one.metrics()
+    metrics = worker.metrics()
     assert (metrics["coversumm_partitions"], metrics["coversumm_input_partitions"]) == (2, 4)
 
     assert two.terminate() == 0
     (stopped,) = ours(two, "stopped by")
     assert stopped["signal"] == "SIGTERM"
     assert sorted(map(int, stopped["committed"])) == joined["partitions"]
-    eventually(lambda: len(ours(one, "rebalanced in")) == 2, lambda: one.log_end())
-    assert one.terminate() == 0
-    assert [entry["level"] for entry in ours(one) if entry["level"] != "INFO"] == ["WARNING"]
-    assert not [entry for entry in entries(one) if entry["logger"].startswith(("faust", "mode"))]
-    assert not re.search(r"\[\^-|gen id|app id", one.log_text()), "Faust speaks of itself"
+    eventually(lambda: len(ours(worker, "rebalanced in")) == 2, lambda: worker.log_end())
+    assert worker.terminate() == 0
+    assert [entry["level"] for entry in ours(worker) if entry["level"] != "INFO"] == ["WARNING"]
+    assert not [entry for entry in entries(worker) if entry["logger"].startswith(("faust", "mode"))]
+    assert not re.search(r"\[\^-|gen id|app id", worker.log_text()), "Faust speaks of itself"
 
 
 def test_dead_letters_are_counted_once_an_interval(site: Pipeline) -> None:
@@ -115,7 +115,7 @@ def test_dead_letters_are_counted_once_an_interval(site: Pipeline) -> None:
     logged = ours(worker, "dead letters")
     intervals = (time.monotonic() - started_s) / talkative.INTERVAL_SECONDS
     assert 1 <= len(logged) <= 1 + intervals
-    assert {one["level"] for one in logged} == {"WARNING"}
+    assert {line["level"] for line in logged} == {"WARNING"}
     producer.produce(site.input_topic, key=b"e", value=b"{")
     producer.flush()
     site.wait_caught_up()
@@ -168,15 +168,15 @@ def test_no_text_of_a_review_is_logged_and_every_line_says_where_the_first_lette
     site.wait_caught_up()
     assert worker.terminate() == 0
     assert sum(letters(worker).values()) == len(sent)
-    for one in ours(worker, "dead letters"):
-        assert one["first"].keys() == one["dead_letters"].keys()
+    for letter in ours(worker, "dead letters"):
+        assert letter["first"].keys() == letter["dead_letters"].keys()
     found = map(source_of, read_topic(site.broker.bootstrap_servers, site.dlq_topic))
     dead = {
-        (one.topic, one.partition, one.offset): dict(one.headers)["dlq.reason"].decode()
-        for one in found
+        (letter.topic, letter.partition, letter.offset): dict(letter.headers)["dlq.reason"].decode()
+        for letter in found
     }
-    for one in ours(worker, "dead letters"):
-        for reason, place in one["first"].items():
+    for letter in ours(worker, "dead letters"):
+        for reason, place in letter["first"].items():
             assert dead[place["topic"], place["partition"], place["offset"]] == reason
     assert "lovely" not in worker.log_text()
 

@@ -148,8 +148,10 @@ def test_one_of_three_is_killed_under_queries(kafka: KafkaBroker, tmp_path: Path
         feed(site, load)
         workers = site.start(3)
         site.wait_caught_up()
-        ids = sorted({one.key.decode() for one in load if one.key and one.key.isascii()})
-        paths = [f"/entities/{quote(one, safe='')}/summary" for one in ids]
+        ids = sorted(
+            {record.key.decode() for record in load if record.key and record.key.isascii()}
+        )
+        paths = [f"/entities/{quote(identifier, safe='')}/summary" for identifier in ids]
         paths += [f"{path}?view=overview" for path in paths[:10]]
         paths = [path for path in paths if ask(workers[0], path)[0] == 200]
         assert len(paths) > 12
@@ -185,7 +187,9 @@ def test_one_of_three_is_killed_under_queries(kafka: KafkaBroker, tmp_path: Path
         assert (shown.returncode, json.loads(shown.stdout)["entity_id"]) == (0, ids[0])
         status = run_command("status", environment=workers[2].environment)
         found = json.loads(status.stdout)["workers"]
-        assert [(one["ready"], one["url"][:8]) for one in found] == [(True, "https://")] * 3
+        assert [(worker["ready"], worker["url"][:8]) for worker in found] == [
+            (True, "https://")
+        ] * 3
         check(site)
 
 

@@ -149,8 +149,8 @@ def test_a_rebalance_that_hangs_because_the_broker_is_away_ends_no_worker(
         "stall_timeout_ms": "12000",
     }  # the session: 6 s
     worker, member = site.worker(**limits).start(), site.worker(**limits).start()
-    for one in (worker, member):
-        one.wait_ready()
+    for started in (worker, member):
+        started.wait_ready()
     member.pause()  # the group waits for it until its session is over, when the next one joins
     joining = site.worker(**limits).start()
     eventually(lambda: "rebalancing" in readyz(worker)[1], worker.log_end, every_s=0.02)

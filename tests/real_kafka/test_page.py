@@ -95,7 +95,7 @@ def loud(entity_id: str, number: int, text: str, vectors: EngineVectors, copies:
 def reviews() -> list[Review]:
     """Of three stays, in order of time."""
     chosen = [review for review in read_reviews(limit=900) if review.entity_id[-1] in "359"][:240]
-    return sorted(chosen, key=lambda one: one.occurred_at or "")
+    return sorted(chosen, key=lambda review: review.occurred_at or "")
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_searched_watched_and_handed_over(
     killed.
     """
     names = [f"stay-{number}" for number in range(8)]
-    load = reviews + [one._replace(entity_id=name) for name in names for one in reviews[:3]]
+    load = reviews + [review._replace(entity_id=name) for name in names for review in reviews[:3]]
     facets = facets_file(tmp_path / "facets.toml", vectors)
     settings = SETTINGS | {"COVERSUMM_FACETS": str(facets), "COVERSUMM_MAX_SENTENCE_CHARS": "2000"}
     with pipeline(kafka, "page", tmp_path, partitions=PARTITIONS, settings=settings) as site:
@@ -238,7 +238,7 @@ def test_searched_watched_and_handed_over(
         assert here
         assert there
         tab = browser.open(f"http://127.0.0.1:{asked.web_port}/")
-        everything = {*names, *(one.entity_id for one in reviews)}
+        everything = {*names, *(review.entity_id for review in reviews)}
         tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
         assert {*here, *there} == everything
         live(tab)
@@ -254,7 +254,9 @@ def test_searched_watched_and_handed_over(
         tab.wait(f"document.querySelectorAll('#found li').length === {len(everything)}")
 
         # another worker's
-        entity = max(there, key=lambda one: sum(review.entity_id == one for review in load))
+        entity = max(
+            there, key=lambda identifier: sum(review.entity_id == identifier for review in load)
+        )
         tab.click(f"a[data-id={json.dumps(entity)}]")
         opened(tab, entity)
         tab.click(".views summary")  # More
@@ -264,20 +266,20 @@ def test_searched_watched_and_handed_over(
         assert shown(tab) == [sentence["text"] for sentence in answer["sentences"]]
         tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
         said = facts(tab)
-        for one in answer["sentences"]:
-            fact = said[one["sentence_id"]]
-            assert fact["distance"] == f"{one['distance']:.3f}"
-            date = json.dumps(one["occurred_at"])
+        for listed in answer["sentences"]:
+            fact = said[listed["sentence_id"]]
+            assert fact["distance"] == f"{listed['distance']:.3f}"
+            date = json.dumps(listed["occurred_at"])
             moment = (  # the sample's reviews have a day
                 f"new Date({date}).toLocaleDateString([], {{dateStyle: 'medium', timeZone: 'UTC'}})"
             )
             assert fact.get("date") == tab.evaluate(moment)
         assert tab.evaluate("document.querySelectorAll('.changes li').length") > 1
-        for one in (STAY, entity):
-            tab.evaluate(f"location.hash = '#/entity/{quote(one)}?view=ranking'")
-            opened(tab, one)
+        for listed in (STAY, entity):
+            tab.evaluate(f"location.hash = '#/entity/{quote(listed)}?view=ranking'")
+            opened(tab, listed)
             tab.wait("document.querySelectorAll('.chart .bar.still').length === 6")
-            if one == STAY:
+            if listed == STAY:
                 tab.click(".views button[value=overview]")
                 tab.wait("document.querySelectorAll('.overview > li blockquote').length > 5")
                 tab.picture(pictures / "page.png")
@@ -333,12 +335,12 @@ def test_hostile_texts_and_ids(
     """They are shown as they are, run nothing, and break no line; on a phone, in the dark."""
     some = [review for review in reviews if review.entity_id == reviews[0].entity_id]
     with pipeline(kafka, "hostile-page", tmp_path, partitions=1, settings=SETTINGS) as site:
-        load = [event(one, vectors) for one in some[:60]]
+        load = [event(review, vectors) for review in some[:60]]
         for number, text in enumerate(HOSTILE):
-            one = Review(
+            hostile = Review(
                 HOSTILE_ID, f"<b>{number}</b>", 5.0, "2026-11-20T12:00:00Z", text
             )._replace(text="x")
-            body = json.loads(event(one, vectors).value or b"")
+            body = json.loads(event(hostile, vectors).value or b"")
             body["sentences"] = [{"text": text, "embedding": vectors.of(some[number].sentences[0])}]
             load.append(Sent(HOSTILE_ID.encode(), json.dumps(body).encode()))
         worker = site.worker(instance_id="worker-0").start()

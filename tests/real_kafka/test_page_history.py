@@ -58,7 +58,7 @@ async def test_it_goes_back_step_by_step(
             break
         assert before is None or look.before < before
         before = look.before
-    assert [one.sequence for one in found] == [*sequences, None]
+    assert [change.sequence for change in found] == [*sequences, None]
     assert found[-1].tombstone
     assert looks > 3
     assert (await recent.read("nobody", None)).changes == []
@@ -101,4 +101,4 @@ async def test_a_message_of_facets_is_not_cut(
         assert [change.facet for change in look.changes] == names
         found, before = [*look.changes, *found], look.before
     assert before is None
-    assert [one.sequence for one in found] == [at for at in range(5) for _ in names]
+    assert [change.sequence for change in found] == [at for at in range(5) for _ in names]

@@ -118,16 +118,16 @@ def without_nul(value: Any) -> Any:
 
 def compacted(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
     """By entity its last message, without the tombstones."""
-    last = {one.key: one.value for one in read_topic(kafka.bootstrap_servers, topic)}
+    last = {message.key: message.value for message in read_topic(kafka.bootstrap_servers, topic)}
     bodies = [json.loads(to_json(value)) for value in last.values() if value is not None]
-    return {one["entity_id"]: one for one in map(without_nul, bodies)}
+    return {body["entity_id"]: body for body in map(without_nul, bodies)}
 
 
 def rows(database: psycopg.Connection[Any], table: str) -> dict[str, Any]:
     """By entity its row as a message."""
     kind = {"summaries": "summary.changed", "facets": "facets.changed"}[table]
     found = database.execute(f"SELECT row_to_json(one) FROM {table} AS one").fetchall()
-    return {one["entity_id"]: {"type": kind, **one} for (one,) in found}
+    return {body["entity_id"]: {"type": kind, **body} for (body,) in found}
 
 
 def wait_stored(
@@ -135,9 +135,9 @@ def wait_stored(
 ) -> None:
     """Wait until the database has the offsets of all that is published."""
     last = {
-        (one.topic, one.partition): one.offset + 1
+        (message.topic, message.partition): message.offset + 1
         for topic in topics
-        for one in read_topic(kafka.bootstrap_servers, topic)
+        for message in read_topic(kafka.bootstrap_servers, topic)
     }
 
     def is_stored() -> bool:
@@ -212,10 +212,10 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
 
     def view(name: str) -> list[dict[str, Any]]:
         found = database.execute(f"SELECT row_to_json(one) FROM {name} AS one").fetchall()
-        return in_order(one for (one,) in found)
+        return in_order(row for (row,) in found)
 
     def in_order(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sorted(found, key=lambda one: json.dumps(one, sort_keys=True))
+        return sorted(found, key=lambda row: json.dumps(row, sort_keys=True))
 
     def rows_of(sets: list[Any]) -> list[dict[str, Any]]:
         unknown = dict.fromkeys(("occurred_at", "language", "verified", "country", "author_id"))
@@ -225,28 +225,33 @@ def check_views(database: psycopg.Connection[Any], wanted: dict[str, dict[str, A
             for sentence in sentences
         )
 
-    summaries = [(name, one["sentences"], {}) for name, one in wanted["summaries"].items()]
+    summaries = [(name, summary["sentences"], {}) for name, summary in wanted["summaries"].items()]
     facets = [(name, facet) for name, body in wanted["facets"].items() for facet in body["facets"]]
     shown = [
-        (name, one["sentences"], {"facet": one["name"], "facet_language": one["language"]})
-        for name, one in facets
+        (name, facet["sentences"], {"facet": facet["name"], "facet_language": facet["language"]})
+        for name, facet in facets
     ]
     assert view("summary_sentences") == rows_of(summaries)
     assert view("facet_sentences") == rows_of(shown)
-    ratings = {(name, one["name"], one["language"]): one["ratings"] for name, one in facets}
-    found = {(one["entity_id"], one["name"], one["language"]): one for one in view("entity_facets")}
+    ratings = {(name, facet["name"], facet["language"]): facet["ratings"] for name, facet in facets}
+    found = {
+        (facet["entity_id"], facet["name"], facet["language"]): facet
+        for facet in view("entity_facets")
+    }
     assert len(found) == len(facets)
     assert {language for _, _, language in found} == set(LANGUAGES)
     for fact in ("mean", "histogram"):
-        wanted_ones = {key: one.get(fact) for key, one in ratings.items()}
-        assert {key: one[f"rating_{fact}"] for key, one in found.items()} == wanted_ones
-    mentions = {(name, one["name"], one["language"]): one.get("mentions") for name, one in facets}
-    shown_ones = {
-        key: one["mention_count"] is not None
-        and {"review_count": one["mention_count"], "ratings": one["mention_ratings"]}
-        for key, one in found.items()
+        wanted_ones = {key: rating.get(fact) for key, rating in ratings.items()}
+        assert {key: rating[f"rating_{fact}"] for key, rating in found.items()} == wanted_ones
+    mentions = {
+        (name, facet["name"], facet["language"]): facet.get("mentions") for name, facet in facets
     }
-    assert shown_ones == {key: one or False for key, one in mentions.items()}
+    shown_ones = {
+        key: row["mention_count"] is not None
+        and {"review_count": row["mention_count"], "ratings": row["mention_ratings"]}
+        for key, row in found.items()
+    }
+    assert shown_ones == {key: mention or False for key, mention in mentions.items()}
 
 
 def send_older(kafka: KafkaBroker, topic: str, bodies: dict[str, Any]) -> None:
@@ -276,7 +281,7 @@ def test_kafka_connect_under_kills(
 ) -> None:
     """Rows of PostgreSQL cannot have U+0000, and a connector ends there: none is sent."""
     load = [event for event in events(400) if b"\\u0000" not in (event.value or b"")]
-    load = [one for one in load if b"\0" not in (one.key or b"")] + long_ids()
+    load = [event for event in load if b"\0" not in (event.key or b"")] + long_ids()
     settings = SETTINGS | FACETS | {"COVERSUMM_OUTPUT_FORMAT": "json-row"}
     with pipeline(
         kafka, "connected", tmp_path, settings=settings, input_config=LARGE_MESSAGES

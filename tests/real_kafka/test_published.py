@@ -55,31 +55,31 @@ def test_compare_of_two_topics_and_of_a_file(kafka: KafkaBroker, tmp_path: Path)
     """What was aborted, and what a tombstone ended, is no summary; of the rest the last
     one counts.
     """
-    one, other = "published-one", "published-other"
-    for topic in (one, other):
+    first_topic, other = "published-one", "published-other"
+    for topic in (first_topic, other):
         kafka.create_topic(topic, PARTITIONS)
     entities = [f"entity {i}" for i in range(60)]
-    first: Summaries = {one: {"r#0": "Good.", "r#1": "Fine."} for one in entities}
-    changed: Summaries = {one: {"r#0": "Good.", "r#2": "Loud."} for one in entities[:5]}
+    first: Summaries = {entity: {"r#0": "Good.", "r#1": "Fine."} for entity in entities}
+    changed: Summaries = {entity: {"r#0": "Good.", "r#2": "Loud."} for entity in entities[:5]}
     ended: Summaries = dict.fromkeys(entities[5:8])
-    publish(kafka, one, [(first, True), (changed, False)])
+    publish(kafka, first_topic, [(first, True), (changed, False)])
     publish(
         kafka,
         other,
         [(ended, True), (first, True), (changed, True), (ended, True), (changed, False)],
     )
 
-    (found,) = command(kafka, "compare", one, other, "--max-changed", "8")
+    (found,) = command(kafka, "compare", first_topic, other, "--max-changed", "8")
     counts = ("entities", "equal", "identical", "changed", "missing_in_a", "missing_in_b", "ok")
     assert [found[name] for name in counts] == [60, 52, 52, 5, 0, 3, True]
     assert found["differing"] == {"0": 52, "1": 5}
     assert found["some_missing_in_b"] == sorted(entities[5:8])
     assert {example["entity_id"] for example in found["examples"]} < set(entities[:5])
-    command(kafka, "compare", one, other, "--max-changed", "7", code=1)
+    command(kafka, "compare", first_topic, other, "--max-changed", "7", code=1)
 
     file = tmp_path / "bodies.jsonl"
     file.write_bytes(b"".join(body(entity, 0, first[entity] or {}) + b"\n" for entity in entities))
-    (found,) = command(kafka, "compare", one, str(file), "--max-changed", "0")
+    (found,) = command(kafka, "compare", first_topic, str(file), "--max-changed", "0")
     assert (found["equal"], found["ok"]) == (60, True)
 
 
@@ -108,10 +108,13 @@ def test_history_by_time_reads_no_more_than_that_time(
     def between(since: int | None, until: int | None) -> tuple[list[int], int]:
         """Offsets found between two seconds, and how many messages were read for them."""
         span = TimeSpan(
-            *(None if one is None else BEGIN_MS + one * SECOND_MS for one in (since, until))
+            *(
+                None if second is None else BEGIN_MS + second * SECOND_MS
+                for second in (since, until)
+            )
         )
         with PublishedTopic(topic, settings) as source:
-            return [one.offset for one in source.of(entity, span)], source.count
+            return [change.offset for change in source.of(entity, span)], source.count
 
     assert between(None, None) == (list(range(0, count, 10)), count)
     assert between(2900, None) == (list(range(2900, count, 10)), 100)

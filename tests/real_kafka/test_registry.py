@@ -98,11 +98,11 @@ class Writers:
         if form == 1:
             return bytes(self._json(members, self._context))
         name = record_name(
-            INPUTS[next(one for one, n in EVENT_TYPES.items() if n == members["type"])]
+            INPUTS[next(name for name, n in EVENT_TYPES.items() if n == members["type"])]
         )
         del members["type"]
-        for one in members.get("sentences") or ():
-            one["embedding"] = base64.b64decode(one["embedding"])
+        for sentence in members.get("sentences") or ():
+            sentence["embedding"] = base64.b64decode(sentence["embedding"])
         if form == 2:
             return bytes(self._ones[name](members, self._context))
         return bytes(self._union((f"coversumm.{name}", members), self._context))
@@ -125,7 +125,7 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         SchemaRegistryClient({"url": registry.url}) as schemas,
     ):
         writers = Writers(schemas, site.input_topic)
-        good = [writers.write(one.events[0], at % 4) for at, one in enumerate(history)]
+        good = [writers.write(event.events[0], at % 4) for at, event in enumerate(history)]
         bad = [good[2] + b"!", good[2][:9], b"\0\0\x7f\0\0" + good[2][5:], b"\0\xff\xff\xff\xff{}"]
         named = [*OF_ANOTHER_FORMAT, (b"\0\0\0\0\0" + good[2][1:], [], b"has eight bytes")]
         assert f"{site.output_topic}-value" in command(site, "schemas", "register")
@@ -134,9 +134,9 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         registry.pause()
         try:
             client = producer(kafka.bootstrap_servers)
-            for one, value in zip(history, good, strict=True):
-                partition = partition_of(one.product, PARTITIONS)
-                client.produce(site.input_topic, value, one.product, partition)
+            for message, value in zip(history, good, strict=True):
+                partition = partition_of(message.product, PARTITIONS)
+                client.produce(site.input_topic, value, message.product, partition)
             for value in bad:
                 client.produce(site.input_topic, value, b"3", 0)
             for value, headers, _ in named:
@@ -152,25 +152,25 @@ def test_avro_and_json_schema_give_the_summaries_of_json(
         site.stop()
         published = read_topic(kafka.bootstrap_servers, site.output_topic)
         as_json = AsJson(Settings(schema_registry_url=registry.url))
-        records = [Record(*one[:6]) for one in published]
+        records = [Record(*message[:6]) for message in published]
         assert bodies(as_json(record).value for record in records) == expected(history)
         read = AvroDeserializer(schemas)
         of_output = SerializationContext(site.output_topic, MessageField.VALUE)
-        for one in records[:5]:
-            members = read(one.value, of_output)
-            assert change_in_json("SummaryChanged", members) == as_json(one).value
+        for message in records[:5]:
+            members = read(message.value, of_output)
+            assert change_in_json("SummaryChanged", members) == as_json(message).value
         entity = (published[0].key or b"").decode()
         shown = [
             json.loads(line) for line in command(site, "history", entity, "--json").splitlines()
         ]
-        assert len(shown) == sum(one.key == published[0].key for one in published)
+        assert len(shown) == sum(message.key == published[0].key for message in published)
         letters = read_topic(kafka.bootstrap_servers, site.dlq_topic)
         assert [letter.value for letter in letters] == bad + [value for value, *_ in named]
         found = [dict(letter.headers) for letter in letters]
-        for one, (_, headers, words) in zip(found[len(bad) :], named, strict=True):
-            assert words in one["dlq.detail"]
-            assert one.items() >= dict(headers).items()
-        assert {one["dlq.reason"] for one in found} == {b"bad_wire_format"}
+        for message, (_, headers, words) in zip(found[len(bad) :], named, strict=True):
+            assert words in message["dlq.detail"]
+            assert message.items() >= dict(headers).items()
+        assert {letter["dlq.reason"] for letter in found} == {b"bad_wire_format"}
         assert b"schema id 8323072: the registry does not know it" in found[2]["dlq.detail"]
         assert "the schema registry answers again" in worker.log_text()
 
@@ -200,7 +200,11 @@ def test_replays_in_avro(kafka: KafkaBroker, registry: Registry, tmp_path: Path)
         whole.start().report()
         assert published(site, topic) == live
         as_json = AsJson(Settings(schema_registry_url=registry.url))
-        said = [json.loads(as_json(Record(*one[:6])).value or b"") for one in live if one.value]
+        said = [
+            json.loads(as_json(Record(*message[:6])).value or b"")
+            for message in live
+            if message.value
+        ]
         file = tmp_path / "every.jsonl"
         replay(site, "--name", "file", "--to", str(file))
         assert in_order(bodies_in(file)) == in_order(said)
@@ -208,7 +212,8 @@ def test_replays_in_avro(kafka: KafkaBroker, registry: Registry, tmp_path: Path)
         command(site, "schemas", "register", COVERSUMM_OUTPUT_TOPIC=topic)
         replay(site, "--name", "last", "--emit", "final")
         found = [
-            json.loads(as_json(Record(*one[:6])).value or b"") for one in published(site, topic)
+            json.loads(as_json(Record(*message[:6])).value or b"")
+            for message in published(site, topic)
         ]
         assert last_bodies(found) == {
             entity: as_final(body) for entity, body in last_bodies(said).items()
@@ -370,8 +375,8 @@ def test_a_bridge_reads_avro_rows_by_their_avro_keys(
         wait_bridged(site, source)
         site.stop()
         found = [
-            json.loads(one.value or b"")
-            for one in read_topic(kafka.bootstrap_servers, site.input_topic)
+            json.loads(message.value or b"")
+            for message in read_topic(kafka.bootstrap_servers, site.input_topic)
         ]
         assert sorted(found, key=lambda event: event["review_version"]) == wanted
 

@@ -122,7 +122,9 @@ def test_commands_and_a_worker_get_in_by_token_and_certificate(
         site.wait_caught_up()
         site.stop()
         found = read_topic(kafka.bootstrap_servers, site.output_topic)
-    assert any(one.value and one.value[0] == 0 for one in found)  # framed by an id of the registry
+    assert any(
+        message.value and message.value[0] == 0 for message in found
+    )  # framed by an id of the registry
     assert "MARKER" not in site.logs()
 
 

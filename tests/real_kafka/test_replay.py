@@ -170,7 +170,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
             process.errors.count("-2: an open transaction of a producer begins at offset 30") == 1
         )
         assert report["read"] == plain - REVIEWS + 2
-        ends = {int(p): one["end"] for p, one in plan_of(site, "tails")["ranges"].items()}
+        ends = {int(p): span["end"] for p, span in plan_of(site, "tails")["ranges"].items()}
         committed = committed_offsets(
             site.broker.bootstrap_servers, site.input_topic, "tails-replay-tails"
         )
@@ -699,7 +699,7 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
     for number, part in enumerate((reviews[:150], reviews[150:])):
-        (files / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n\n" for one in part))
+        (files / f"{number}.jsonl").write_text("".join(json.dumps(line) + "\n\n" for line in part))
     summarized = subprocess.run(
         [*COMMAND, "summarize", "0.jsonl", "1.jsonl"],
         cwd=files,
@@ -855,7 +855,7 @@ def test_kafka_is_lost_and_the_archive_alone_is_left(kafka: KafkaBroker, tmp_pat
         assert json.loads(rest.stdout)["sent"] + already == len(records)
         assert json.loads(send().stdout)["sent"] == 0
         assert by_key(arrived()) == by_key(records)
-        assert len({one.partition for one in arrived()}) == 5
+        assert len({message.partition for message in arrived()}) == 5
 
         report = replay(site, *final, str(tmp_path / "after.jsonl"))
         assert report["read"] == len(records)

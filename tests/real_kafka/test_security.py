@@ -55,7 +55,9 @@ EXAMPLES = {
 }
 BODY = {"text": "Good.", "embedding": [1.0, 0.5]}
 EVENT = {"type": "review.upserted", "entity_id": "e", "sentences": [BODY]}
-(CHANGE,) = (one.examples[0] for one in PUBLISHED if one.name == "summary.changed")
+(CHANGE,) = (
+    published.examples[0] for published in PUBLISHED if published.name == "summary.changed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,9 @@ def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, w
     settings = secured.settings(way) | {"COVERSUMM_CLIENT_OPTIONS": "compression.type=lz4"}
     command(site, settings, "topics", "--partitions", "2")
     events = tmp_path / "events.jsonl"
-    events.write_text("".join(json.dumps(EVENT | {"review_id": one}) + "\n" for one in ("r", "s")))
+    events.write_text(
+        "".join(json.dumps(EVENT | {"review_id": identifier}) + "\n" for identifier in ("r", "s"))
+    )
     command(site, settings, "send", str(events))
     bridge = bridged(site, settings)
     worker = site.worker(
@@ -199,7 +203,7 @@ def test_the_language_model_example(secured: Secured, tmp_path: Path) -> None:
             )
         finally:
             program.discard()
-    assert [one.key for one in found] == [change.key]
+    assert [message.key for message in found] == [change.key]
     assert "MARKER" not in program.log_text()
 
 
@@ -245,7 +249,7 @@ def test_tokens_are_renewed_under_load_and_nothing_is_lost(
         # 70 % of a life after the other, in two processes
         assert len(secured.identity.tokens) >= given + 4
         secured.identity.status = 503
-        eventually(lambda: all(NO_TOKEN in one.log_text() for one in workers), site.logs)
+        eventually(lambda: all(NO_TOKEN in worker.log_text() for worker in workers), site.logs)
         assert not any(worker.ready() for worker in workers)
         for rest in parts:
             feed(site, rest)

@@ -80,8 +80,8 @@ def test_a_processor_at_a_tenth_gets_through_and_commits_all_the_way(site: Pipel
     site.stop()
     assert worker.exit_codes == []  # one life was enough
     changed = {
-        json.loads(one.value or b"")["cause"]["offset"]
-        for one in read_topic(site.broker.bootstrap_servers, site.output_topic)
+        json.loads(message.value or b"")["cause"]["offset"]
+        for message in read_topic(site.broker.bootstrap_servers, site.output_topic)
     }
     assert max(changed) == REVIEWS  # the long one is in
 

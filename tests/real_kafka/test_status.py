@@ -110,7 +110,9 @@ def histories(site: Pipeline, entity: dict[str, Any]) -> None:
     shown: dict[str, str] = {}
     for change in changes:
         assert list(change["added_texts"]) == change["added"]
-        assert change["removed_texts"] == {one: shown.pop(one) for one in change["removed"]}
+        assert change["removed_texts"] == {
+            identifier: shown.pop(identifier) for identifier in change["removed"]
+        }
         shown |= change["added_texts"]
         assert len(shown) == change["sentences"]
     last = json.loads(tool(site, "inspect", entity["entity_id"], "--history", "1").stdout)
@@ -155,11 +157,11 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
 
     found = listed(site, "--url", url(first))
     assert found == listed(site, "--url", url(second)), "either tells of both"
-    assert [one["entity_id"] for one in found] == sorted(
-        (one["entity_id"] for one in found), key=order
+    assert [entity["entity_id"] for entity in found] == sorted(
+        (entity["entity_id"] for entity in found), key=order
     )
-    assert all({one["partition"] for one in found} & set(share) for share in given)
-    busiest = max(found, key=lambda one: one["reviews"])
+    assert all({entity["partition"] for entity in found} & set(share) for share in given)
+    busiest = max(found, key=lambda entity: entity["reviews"])
     prefix = busiest["entity_id"][:-1]
     some = listed(site, prefix, "--contains", busiest["entity_id"][-1], "--url", url(first))
     assert busiest in some
@@ -244,10 +246,12 @@ def test_the_oldest_record_that_is_not_committed(site: Pipeline) -> None:
     assert not worker.ready()
     holding.abort_transaction(PATIENCE_SECONDS)
     site.wait_caught_up()
-    expected = {f'"{one}"': 0.0 for one in range(site.partitions)}
+    expected = {f'"{partition}"': 0.0 for partition in range(site.partitions)}
     eventually(lambda: oldest() == expected, lambda: str(oldest()))
     found, labels = worker.metrics(), f'{{path="{worker.data_dir}"}}'
-    free, size = (found[f"coversumm_data_volume_{one}_bytes{labels}"] for one in ("free", "size"))
+    free, size = (
+        found[f"coversumm_data_volume_{figure}_bytes{labels}"] for figure in ("free", "size")
+    )
     assert 0 < free < size
 
 

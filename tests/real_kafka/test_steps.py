@@ -42,7 +42,7 @@ def test_killed_at_every_step(kafka: KafkaBroker, tmp_path: Path) -> None:
         Fault("worker frozen", 9, 0, worker="one", step="after the flush"),
         Fault("worker frozen", 9, 1, worker="two", step="after fetching the offsets"),
     ]
-    faults = [*(replace(one, worker=WORKERS[n % 2]) for n, one in enumerate(kills)), *zombies]
+    faults = [*(replace(fault, worker=WORKERS[n % 2]) for n, fault in enumerate(kills)), *zombies]
     settings = settings_for(vectors, standby_replicas="1")
     with (
         Recorder().row("killed at every step") as row,
@@ -73,7 +73,7 @@ def test_faults_are_drawn_by_seed() -> None:
     }
     on_load = [STEPS[fault.step] == "load" for fault in at_steps]
     assert on_load == sorted(on_load, reverse=True)
-    assert [fault.needs == EVERYTHING for fault in at_steps] == [not one for one in on_load]
+    assert [fault.needs == EVERYTHING for fault in at_steps] == [not answer for answer in on_load]
     drawn = random_faults(8, 2, seed=7)
     assert drawn == random_faults(8, 2, seed=7) != random_faults(8, 2, seed=8)
     bursts = [

@@ -79,7 +79,9 @@ def test_it_is_there_while_a_micro_batch_is_under_way(kafka: KafkaBroker, tmp_pa
         assert [sentence["text"] for sentence in before["sentences"]] == ["The room was clean."]
         assert {sentence["review_id"] for sentence in after["sentences"]} == {"r0", "r1"}
         assert after["next_offset"] > before["next_offset"]
-        assert [(one["entity_id"], one["reviews"]) for one in (*listed, *entities(worker))] == [
+        assert [
+            (entity["entity_id"], entity["reviews"]) for entity in (*listed, *entities(worker))
+        ] == [
             ("hotel", 1),
             ("hotel", 2),
         ]
@@ -95,7 +97,9 @@ def test_asking_all_the_time_while_partitions_come_and_go(
     """
     with pipeline(kafka, "asking", tmp_path, settings=SETTINGS) as site:
         load = events(150)
-        ids = sorted({one.key.decode() for one in load if one.key and one.key.isascii()})[:40]
+        ids = sorted(
+            {record.key.decode() for record in load if record.key and record.key.isascii()}
+        )[:40]
         paths = [f"/entities/{quote(entity_id, safe='')}/summary" for entity_id in ids] + [
             "/entities"
         ] * 4

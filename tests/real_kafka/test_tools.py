@@ -194,7 +194,7 @@ class Letters:
 
     def all_once(self) -> bool:
         """Each exactly once, in its partition, and there in order."""
-        wanted = [one for p in range(self.site.partitions) for one in self.expected if one[0] == p]
+        wanted = [row for p in range(self.site.partitions) for row in self.expected if row[0] == p]
         return self.sent() == wanted
 
 

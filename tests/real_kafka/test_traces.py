@@ -111,15 +111,15 @@ def test_without_a_collector_bytes_and_headers_are_those_of_a_traced_worker_but_
             outputs.append(messages)
     untraced, unheard = outputs
     assert len(untraced) == len(unheard) == 12
-    for one, other in zip(untraced, unheard, strict=True):
-        assert "traceparent" not in dict(one.headers)
+    for plain, other in zip(untraced, unheard, strict=True):
+        assert "traceparent" not in dict(plain.headers)
         times = {"ce_time"}  # of the records, where events have none
         headers = {name: value for name, value in other.headers if name != "traceparent"}
-        assert {name: v for name, v in one.headers if name not in times} == {
+        assert {name: v for name, v in plain.headers if name not in times} == {
             name: v for name, v in headers.items() if name not in times
         }
-        assert [name for name, _ in one.headers] == list(headers)
-        assert (one.key, (one.value or b"").replace(b"untraced", b"")) == (
+        assert [name for name, _ in plain.headers] == list(headers)
+        assert (plain.key, (plain.value or b"").replace(b"untraced", b"")) == (
             other.key,
             (other.value or b"").replace(b"unheard", b""),
         )

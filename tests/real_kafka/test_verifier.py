@@ -87,8 +87,8 @@ def _repeat(messages: list[Message]) -> None:
 
 
 def _swap(messages: list[Message]) -> None:
-    one, other = _of_one_entity(messages)[3:5]
-    messages[one], messages[other] = messages[other], messages[one]
+    place, other = _of_one_entity(messages)[3:5]
+    messages[place], messages[other] = messages[other], messages[place]
 
 
 def _misplace(messages: list[Message]) -> None:

@@ -41,10 +41,10 @@ def framed(identifier: int, schema: Any, value: Any) -> bytes:
 def codec() -> FramedCodec:
     """A codec that knows the schemas above."""
     union = AvroSchema(
-        json.dumps([f"coversumm.{one['name']}" for one in CONTRACT]),
-        [json.dumps(one) for one in CONTRACT],
+        json.dumps([f"coversumm.{schema['name']}" for schema in CONTRACT]),
+        [json.dumps(schema) for schema in CONTRACT],
     )
     return FramedCodec(
         {UNION: union, JSON: JsonSchema(), GONE: UnusableSchema("it is gone")}
-        | {ONE[one["name"]]: AvroSchema(json.dumps(one)) for one in CONTRACT}
+        | {ONE[schema["name"]]: AvroSchema(json.dumps(schema)) for schema in CONTRACT}
     )

@@ -39,7 +39,7 @@ def served(tls: ssl.SSLContext | None = None) -> Iterator[Answers]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             what = f"{self.command} {self.path}"
-            answers.headers.append({one.lower(): value for one, value in self.headers.items()})
+            answers.headers.append({name.lower(): value for name, value in self.headers.items()})
             answers.requests.append((what, self.headers.get("Authorization"), body))
             missing = (404, {"error_code": 40403, "message": "Schema not found"})
             given = answers.given.get(what, missing)

@@ -267,9 +267,9 @@ def test_a_field_is_read_under_its_aliases_too() -> None:
     row["fields"][0]["aliases"] = ["text", "id"]
     row["fields"][1]["aliases"] = ["number", "text"]
     change = avro_record("Change", after=["null", row], by={"type": "map", "values": "Part"})
-    one = {"label": "a"}
-    value = {"after": {"body": "b", "id": 3, "parts": [one]}, "by": {"x": one}}
-    both = {**one, "name": "a"}
+    labelled = {"label": "a"}
+    value = {"after": {"body": "b", "id": 3, "parts": [labelled]}, "by": {"x": labelled}}
+    both = {**labelled, "name": "a"}
     wanted = {"body": "b", "text": "b", "id": 3, "number": 3, "parts": [both]}
     schema = AvroSchema(json.dumps(change))
     assert schema.read(framed(1, change, value))[1] == {"after": wanted, "by": {"x": both}}

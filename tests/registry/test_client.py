@@ -96,8 +96,8 @@ def test_credentials_go_to_the_registry_alone(
         answers.given["GET /schemas/ids/7"] = (302, f"{stranger.url}/x".encode())
         stranger.given["GET /x"] = (200, {"schema": "s"})
         assert registry.schema(7) == ("s", "AVRO", ())
-        assert [one for _, one, _ in answers.requests] == [header]
-        assert [one for _, one, _ in stranger.requests] == [None]
+        assert [path for _, path, _ in answers.requests] == [header]
+        assert [path for _, path, _ in stranger.requests] == [None]
 
 
 def test_a_registry_is_asked_with_the_providers_token_and_more_headers(
@@ -119,7 +119,7 @@ def test_a_registry_is_asked_with_the_providers_token_and_more_headers(
         SchemaRegistry.of(settings).ask()
         SchemaRegistry.of(settings).ask()
         (token,) = provider.tokens
-        assert [one for _, one, _ in answers.requests] == [f"Bearer {token}"] * 2
+        assert [path for _, path, _ in answers.requests] == [f"Bearer {token}"] * 2
         assert {header["target-sr-cluster"] for header in answers.headers} == {"lsrc-1"}
         assert provider.requests[0]["scope"] == "schemas"
         wrong = Settings(**given | {"schema_registry_oauth_client_secret": "MARKER-wrong"})

@@ -50,12 +50,14 @@ def as_avro(event: dict[str, Any], identifier: int) -> bytes:
     """An event of the contract in Avro; its vectors are float32."""
     event = json.loads(json.dumps(event))
     name = NAMES[event.pop("type")]
-    for one in event.get("sentences") or ():
-        if isinstance(one, dict) and isinstance(one.get("embedding"), list):
-            one["embedding"] = struct.pack(f"<{len(one['embedding'])}f", *one["embedding"])
+    for sentence in event.get("sentences") or ():
+        if isinstance(sentence, dict) and isinstance(sentence.get("embedding"), list):
+            sentence["embedding"] = struct.pack(
+                f"<{len(sentence['embedding'])}f", *sentence["embedding"]
+            )
     if identifier == UNION:
         return framed(UNION, CONTRACT, (f"coversumm.{name}", event))
-    schema = next(one for one in CONTRACT if one["name"] == name)
+    schema = next(schema for schema in CONTRACT if schema["name"] == name)
     return framed(ONE[name], schema, event)
 
 
@@ -75,8 +77,8 @@ EVENTS = [
 def test_an_event_in_avro_is_the_event_in_json(event: dict[str, Any], identifier: int) -> None:
     other = read(as_avro(event, identifier))
     for plain in (json.dumps(event).encode(), frame(JSON) + json.dumps(event).encode()):
-        one = read(plain)
-        assert_same_event(one, other)
+        decoded = read(plain)
+        assert_same_event(decoded, other)
 
 
 NAN = struct.pack("<2f", 1, float("nan"))
@@ -177,9 +179,9 @@ def test_a_format_that_is_not_read_is_named_with_what_to_set(
 ) -> None:
     raw, headers, words = format_of(part)
     key, value = (raw, b"{}") if part == "key" else (b"B00X", raw)
-    one = Record("t", 0, 7, 9, key, value, headers)
-    by_rules = decode([one], LIMITS, mapping=plain_rules(tmp_path, part))
-    by_contract = decode([one], LIMITS, PLAIN_CODEC) if part == "value" else []
+    record = Record("t", 0, 7, 9, key, value, headers)
+    by_rules = decode([record], LIMITS, mapping=plain_rules(tmp_path, part))
+    by_contract = decode([record], LIMITS, PLAIN_CODEC) if part == "value" else []
     for found in (*by_rules, *by_contract):
         assert isinstance(found, Rejected)
         assert found.reason == "bad_wire_format"
@@ -199,8 +201,8 @@ def test_a_frame_before_zeros_and_json_with_an_id_in_a_header_are_read(
     tmp_path: Path, value: bytes, headers: list[tuple[str, bytes | None]]
 ) -> None:
     rules = plain_rules(tmp_path, "value")
-    one = Record("t", 0, 7, 9, b"B00X", value, headers)
-    (found,) = decode([one], LIMITS, mapping=rules)
+    record = Record("t", 0, 7, 9, b"B00X", value, headers)
+    (found,) = decode([record], LIMITS, mapping=rules)
     assert isinstance(found, ReviewUpserted)
     assert (found.entity_id, found.review_id) == ("B00X", "0")
 
@@ -308,6 +310,6 @@ def test_packed_vectors_are_the_same_in_both() -> None:
     raw = {"entity_id": "e", "review_id": "r"}
     item = {"text": "Good.", "embedding": struct.pack("<2f", 3, 4)}
     schema = avro_schema(INPUTS[ReviewUpserted])
-    one = read(json.dumps(event).encode())
+    decoded = read(json.dumps(event).encode())
     other = read(framed(ONE["ReviewUpserted"], schema, {**raw, "sentences": [item]}))
-    np.testing.assert_array_equal(one.sentences[0].vector, other.sentences[0].vector)
+    np.testing.assert_array_equal(decoded.sentences[0].vector, other.sentences[0].vector)

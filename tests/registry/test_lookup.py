@@ -85,7 +85,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
         clock.sleep(25)
     assert lookup.missing([record(frame(7))]) == [7]
     assert lookup.waiting == "no answer of the schema registry for 50 s (http://a: refused)"
-    assert [one.levelname for one in caplog.records] == ["WARNING"]  # once a minute
+    assert [line.levelname for line in caplog.records] == ["WARNING"]  # once a minute
     registry.refusal, registry.known = None, {7: SchemaTexts(TEXT, "AVRO", ())}
     lookup.fetch([7])
     assert (lookup.waiting, lookup.missing([record(frame(7))])) == (None, [])
@@ -145,11 +145,11 @@ def test_a_refusal_is_waited_for_while_the_registry_answers_nothing_else(
 
 
 def test_an_id_that_no_registry_gives_is_refused_at_once(lookup: SchemaLookup) -> None:
-    records = [record(frame(one)) for one in (2**31 - 1, 2**31, 2**32 - 1)]
+    records = [record(frame(identifier)) for identifier in (2**31 - 1, 2**31, 2**32 - 1)]
     assert lookup.missing(records) == [2**31 - 1]
-    for one in records[1:]:
+    for refused in records[1:]:
         with pytest.raises(BadEvent, match="is not a zero byte and a schema id"):
-            lookup.codec.decode(one.value or b"")
+            lookup.codec.decode(refused.value or b"")
 
 
 def test_a_refused_reference_has_the_same_grace(
@@ -195,7 +195,7 @@ def test_few_unknown_ids_are_remembered(
     lookup.fetch([1, 2, 3])
     clock.sleep(GRACE_SECONDS)
     lookup.fetch([1, 2, 3])
-    assert lookup.missing([record(frame(one)) for one in (1, 2, 3)]) == [1]
+    assert lookup.missing([record(frame(identifier)) for identifier in (1, 2, 3)]) == [1]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def filled(folder: Path, archived: Iterable[int], log: Log, **changes: Any) -> A
         | changes
         for offset in archived
     ]
-    lines = [{name: one for name, one in line.items() if one is not UNSET} for line in lines]
+    lines = [{name: value for name, value in line.items() if value is not UNSET} for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     history: Any = open_history([str(file)], {})
     return replace(history, filled_from={0: log.offsets.start}, open_log=lambda _: log)
@@ -96,7 +96,7 @@ def test_what_an_archive_lacks_comes_from_its_log_also_before_its_first_record(
     assert [record.offset for record in history.read(0, 6)] == [o for o in wanted if o >= 6]
     lost = [offset for offset in range(first, 9) if offset not in wanted]
     missing = holes_of(history, {0: Range(first, 12, first)}).missing
-    assert sum(one.offsets for one in missing.values()) == len(lost)
+    assert sum(span.offsets for span in missing.values()) == len(lost)
 
 
 def test_one_offset_that_the_files_lack_is_a_hole(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_records_are_read_no_further_than_they_are_wanted():
     taken = []
 
     def read(partition, start, end):
-        for one in islice(reading([])(partition, start, end), end - start):
-            taken.append(one)
-            yield one
+        for each in islice(reading([])(partition, start, end), end - start):
+            taken.append(each)
+            yield each
 
     engine = SlowEngine(0.0)
     estimate(

@@ -57,14 +57,16 @@ def test_bodies_come_in_the_order_of_writing(times_ms: list[list[int]]) -> None:
     """As a merge of the partitions: by time, and never before one that was written earlier in its
     partition.
     """
-    reader = Reader("out", [[(time_ms, at) for at, time_ms in enumerate(one)] for one in times_ms])
+    reader = Reader(
+        "out", [[(time_ms, at) for at, time_ms in enumerate(times)] for times in times_ms]
+    )
 
     def when(stored: Stored) -> tuple[int, int, int]:
         return stored.record.timestamp_ms, stored.record.partition, stored.record.offset
 
     merged = merge(*(reader.read(partition) for partition in reader.partitions), key=when)
     expected = [stored.record.value for stored in merged if stored.record.value is not None]
-    assert written(file.in_order_of_commits, reader) == [json.loads(one) for one in expected]
+    assert written(file.in_order_of_commits, reader) == [json.loads(line) for line in expected]
 
 
 def test_the_facets_of_an_event_follow_its_summary() -> None:
@@ -72,8 +74,8 @@ def test_the_facets_of_an_event_follow_its_summary() -> None:
     summaries = Reader("out", [[(1, 0), (2, 1), (9, 5)], [(4, 7)]])
     facets = Reader("facets", [[(3, 1), (3, 4)], [(4, 7)]])
     found = [
-        (one["partition"], one["sequence"], one["of"])
-        for one in written(file.in_order_of_commits, summaries, facets)
+        (body["partition"], body["sequence"], body["of"])
+        for body in written(file.in_order_of_commits, summaries, facets)
     ]
     assert found == [
         (0, 0, "out"),
@@ -90,7 +92,7 @@ def test_the_last_facets_of_an_entity_follow_its_last_summary() -> None:
     summaries = Reader("out", [[(1, 1), (1, 3)], [(1, 2)]])
     facets = Reader("facets", [[(1, 1)], []])
     found = written(file.in_order_of_entities, summaries, facets)
-    assert [(one["sequence"], one["of"]) for one in found] == [
+    assert [(body["sequence"], body["of"]) for body in found] == [
         (3, "out"),
         (1, "out"),
         (1, "facets"),

@@ -66,11 +66,11 @@ def starts(**offsets: tuple[int, str]) -> dict[int, Start]:
 def test_all_together_are_the_sum(several: list[Account]) -> None:
     whole = total(several)
     for name in ("read", "applied", "changes", "published", "entities", "late"):
-        assert getattr(whole, name) == sum(getattr(one, name) for one in several)
+        assert getattr(whole, name) == sum(getattr(part, name) for part in several)
     for name in ("ignored", "dead_letters"):
-        parts = sum((Counter(getattr(one, name)) for one in several), Counter())
+        parts = sum((Counter(getattr(part, name)) for part in several), Counter())
         assert getattr(whole, name) == parts
-    assert whole.over == all(one.over for one in several)
+    assert whole.over == all(part.over for part in several)
 
 
 @given(batches)

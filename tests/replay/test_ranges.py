@@ -105,14 +105,14 @@ def ranges(consumer: FakeConsumer, **asked: Any) -> dict[int, tuple[int, int]]:
     assert not consumer.open
     # As an uncommitted reader sees it: what is open below the end will be decided, and is waited
     # for.
-    assert [(one.group, one.isolation) for one in clients.asked] == [
+    assert [(client.group, client.isolation) for client in clients.asked] == [
         ("group", "read_uncommitted"),
         ("group", "read_committed"),  # of a time only committed records count
     ]
-    for partition, one in found.items():
-        assert one.log_start == consumer.logs[partition][0]
-        assert one.size == one.end - one.first
-    return {partition: (one.first, one.end) for partition, one in found.items()}
+    for partition, span in found.items():
+        assert span.log_start == consumer.logs[partition][0]
+        assert span.size == span.end - span.first
+    return {partition: (span.first, span.end) for partition, span in found.items()}
 
 
 def test_all_of_each_partition_as_it_is_now() -> None:

@@ -78,7 +78,7 @@ def plan_of(replay: Replay, **changes: Any) -> ReplayPlan:
         "topic": "in",
         "topic_id": "",
         "output_topic": "out.two",
-        "ranges": {str(partition): one for partition, one in RANGES.items()},
+        "ranges": {str(partition): span for partition, span in RANGES.items()},
     }
     return ReplayPlan(**{**fields, **changes})
 
@@ -100,7 +100,7 @@ def test_it_asks_for_what_is_decided_under_its_own_name(
     replay: Replay, clients: FakeClients
 ) -> None:
     replay.open_partitions()
-    assert [(one.group, one.isolation) for one in clients.asked] == [
+    assert [(client.group, client.isolation) for client in clients.asked] == [
         ("live-replay-two", "read_committed")
     ]
 

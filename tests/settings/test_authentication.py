@@ -146,7 +146,7 @@ def test_what_the_code_sets_itself_is_refused() -> None:
     assert {"linger.ms", "isolation.level", "client.id", "fetch.wait.max.ms"} <= named
     of_topics = {"cleanup.policy", "max.message.bytes", "max.compaction.lag.ms"}
     of_topics |= {"delete.retention.ms", "retention.ms", "retention.bytes"}
-    assert {one for one in named if refusal(one) is None} <= of_topics
+    assert {mechanism for mechanism in named if refusal(mechanism) is None} <= of_topics
 
 
 def test_other_options_reach_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +159,8 @@ def test_other_options_reach_every_client(monkeypatch: pytest.MonkeyPatch) -> No
     made.producer({"compression.type": "zstd"})
     made.admin()
     made.standalone_consumer("group", "read_committed")
-    assert [one["compression.type"] for one in given] == ["lz4"] * 3
-    assert {one["client.rack"] for one in given} == {"eu-1a"}
+    assert [options["compression.type"] for options in given] == ["lz4"] * 3
+    assert {options["client.rack"] for options in given} == {"eu-1a"}
     monkeypatch.undo()
     KafkaClients(settings).producer({})
     for wrong in ("compresion.type=lz4", "compression.type=lz5"):

@@ -11,17 +11,17 @@ from worker.settings.fields import Fields
 EACH = settings_by_field()
 
 
-def accepts(one: Setting, value: Any) -> bool:
+def accepts(setting: Setting, value: Any) -> bool:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     try:
-        one.kind.parse(text)
+        setting.kind.parse(text)
     except ValueError:
         return False
     return True
 
 
-def allows(one: Setting, value: Any) -> bool:
-    return bool(Draft202012Validator(dict(one.kind.schema)).is_valid(value))
+def allows(setting: Setting, value: Any) -> bool:
+    return bool(Draft202012Validator(dict(setting.kind.schema)).is_valid(value))
 
 
 def test_every_default_is_allowed() -> None:
@@ -34,12 +34,14 @@ def test_every_default_is_allowed() -> None:
 
 
 def test_bounds_are_the_same() -> None:
-    bounded = {field: one for field, one in EACH.items() if "minimum" in one.kind.schema}
+    bounded = {
+        field: setting for field, setting in EACH.items() if "minimum" in setting.kind.schema
+    }
     assert len(bounded) > 20
-    for field, one in bounded.items():
-        low, high = one.kind.schema["minimum"], one.kind.schema["maximum"]
+    for field, setting in bounded.items():
+        low, high = setting.kind.schema["minimum"], setting.kind.schema["maximum"]
         for value in (low - 1, low, low + 1, high - 1, high, high + 1):
-            said = allows(one, value), accepts(one, value)
+            said = allows(setting, value), accepts(setting, value)
             assert said == (low <= value <= high,) * 2, (field, value)
 
 
@@ -51,7 +53,7 @@ def test_what_is_allowed_is_accepted() -> None:
         (field, value) for field in sorted(known) for value in values if allows(EACH[field], value)
     ]
     assert allowed
-    assert [one for one in allowed if not accepts(EACH[one[0]], one[1])] == []
+    assert [pair for pair in allowed if not accepts(EACH[pair[0]], pair[1])] == []
 
 
 def test_every_choice_and_every_unit_is_allowed() -> None:

@@ -7,7 +7,7 @@ import pytest
 from worker.settings import settings_by_field, unknown_settings
 from worker.settings.environment import unknown_variables
 
-KNOWN = {one.variable for one in settings_by_field().values()}
+KNOWN = {setting.variable for setting in settings_by_field().values()}
 
 
 @pytest.mark.parametrize(

@@ -236,10 +236,10 @@ class Group:
 
         While the group rebalances it has no place yet to be taken.
         """
-        former = [one for one, its_host in self.members.items() if its_host.name == host.name]
-        for one in former:
-            del self.members[one]
-            self.replaced.add(one)
+        former = [member for member, its_host in self.members.items() if its_host.name == host.name]
+        for member in former:
+            del self.members[member]
+            self.replaced.add(member)
         self.members[member_id] = host
         if former and self.joined is None and host.name in self.assigned:
             return self.assigned[host.name]

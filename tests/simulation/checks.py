@@ -123,7 +123,7 @@ def _check_transactions(
     found = {p: _by_transaction(world, p, passed_over) for p in world.partitions}
     done: dict[int, int] = defaultdict(int)
     if world.replay is not None:
-        done.update({partition: one.first for partition, one in world.replay.ranges.items()})
+        done.update({partition: span.first for partition, span in world.replay.ranges.items()})
     for transaction in world.broker.decided:
         for partition, end in sorted(transaction.offsets.items()):
             wanted = expected(partition, done[partition], end)

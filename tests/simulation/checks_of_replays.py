@@ -20,19 +20,19 @@ def check_end(world: World) -> None:
     """Whoever ends finds every partition done up to its end: nothing undecided below it, all
     committed. Raises Violation.
     """
-    for partition, one in _replay(world).ranges.items():
+    for partition, span in _replay(world).ranges.items():
         log = world.broker.log(world.settings.input_topic, partition)
-        if log.stable_end < one.end:
+        if log.stable_end < span.end:
             raise Violation(
                 "end",
-                f"partition {partition} is undecided from {log.stable_end} on, below {one.end}",
+                f"partition {partition} is undecided from {log.stable_end} on, below {span.end}",
             )
         committed = world.broker.group.committed.get(partition)
-        if committed != one.end:
+        if committed != span.end:
             raise Violation(
-                "end", f"partition {partition} is committed up to {committed}, not {one.end}"
+                "end", f"partition {partition} is committed up to {committed}, not {span.end}"
             )
-        _check_rows(world, partition, one.end)
+        _check_rows(world, partition, span.end)
     world.seen["replays ended"] += 1
 
 

@@ -361,8 +361,8 @@ def _isolation(wanted: str, options: Any, level: str) -> AbstractContextManager[
 
 def _both(*patches: Any) -> AbstractContextManager[Any]:
     stack = ExitStack()
-    for one in patches:
-        stack.enter_context(one)
+    for manager in patches:
+        stack.enter_context(manager)
     return stack
 
 

@@ -34,7 +34,7 @@ def names_of(live: Settings, emit: Emit) -> ReplayIdentity:
 def _from_nothing(change: Change) -> Change:
     assert change.body is not None
     if change.of_facets:
-        names = [one["name"] for one in change.body["facets"] if one["sentences"]]
+        names = [facet["name"] for facet in change.body["facets"] if facet["sentences"]]
         order = [facet.name for facet in FACETS.facets]
         changed = sorted(names, key=order.index)
         return change._replace(body=change.body | {"previous_sequence": None, "changed": changed})

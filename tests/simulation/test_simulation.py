@@ -77,9 +77,9 @@ def test_a_rule_taken_out_is_found(name: str) -> None:
 @pytest.mark.long
 def test_a_seed_is_the_same_every_time() -> None:
     for seed, draw in product(range(5), (draw_plan, draw_replay)):
-        one, other = run_plan(draw(seed), tell=True), run_plan(draw(seed), tell=True)
-        assert one.story == other.story
-        assert one.seen == other.seen
+        first, other = run_plan(draw(seed), tell=True), run_plan(draw(seed), tell=True)
+        assert first.story == other.story
+        assert first.seen == other.seen
 
 
 def test_a_run_silences_no_log_but_its_own() -> None:

@@ -31,7 +31,7 @@ def record(partition, offset, value=b"{}", key=b"e", timestamp=7, topic=TOPIC):
 
 
 def rows(records):
-    return [dict(zip(COLUMNS, one[:6], strict=True)) for one in records]
+    return [dict(zip(COLUMNS, record[:6], strict=True)) for record in records]
 
 
 SCHEMA = pa.schema(
@@ -107,9 +107,9 @@ def spread(records, folder, how):
     chance = random.Random(seed)
     records = [*records, *chance.sample(records, min(doubled, len(records)))]
     if order == "in order":
-        records.sort(key=lambda one: (one.partition, one.offset))
+        records.sort(key=lambda record: (record.partition, record.offset))
     elif order == "interleaved":
-        records.sort(key=lambda one: (one.offset, one.partition))
+        records.sort(key=lambda record: (record.offset, record.partition))
     else:
         chance.shuffle(records)
     cuts = sorted(chance.choices(range(len(records) + 1), k=count - 1))
@@ -124,8 +124,8 @@ def spread(records, folder, how):
 @given(topics, spreads, st.integers(0, 45))
 def test_any_spread_of_a_topic_gives_the_same_records(records, how, start):
     expected = {}
-    for one in sorted(records, key=lambda one: (one.partition, one.offset)):
-        expected.setdefault(one.partition, []).append(one)
+    for record in sorted(records, key=lambda record: (record.partition, record.offset)):
+        expected.setdefault(record.partition, []).append(record)
     with TemporaryDirectory() as folder:
         archive = Archive(spread(records, Path(folder), how))
         assert archive.topic == TOPIC
@@ -136,7 +136,7 @@ def test_any_spread_of_a_topic_gives_the_same_records(records, how, start):
         assert everything(archive) == expected
         for partition, found in expected.items():
             assert list(archive.read(partition, start)) == [
-                one for one in found if one.offset >= start
+                record for record in found if record.offset >= start
             ]
         assert list(archive.faults()) == []
 
@@ -283,8 +283,8 @@ def test_rows_without_coordinates_are_told_and_end_nothing(tmp_path):
     ]
     (tmp_path / "b").write_bytes(b"\n".join(lines))
     archive = Archive([str(tmp_path / name) for name in "ab"])
-    assert [one.offset for one in archive.read(0)] == [1, 4, 5]
-    assert {one.topic for one in archive.read(0)} == {TOPIC}
+    assert [record.offset for record in archive.read(0)] == [1, 4, 5]
+    assert {record.topic for record in archive.read(0)} == {TOPIC}
     assert [(Path(fault.file).name, fault.line, fault.reason) for fault in archive.faults()] == [
         *(("a", line, "bad_row") for line in (2, 3, 4)),
         *(("b", line, "bad_row") for line in (2, 3, 4)),
@@ -300,7 +300,7 @@ def test_a_number_of_too_many_digits_is_one_bad_row(tmp_path, column):
         bad = bad.replace(f'"{big}"', big)
     (tmp_path / "a").write_text(f"{json.dumps(row)}\n{bad}\n")
     archive = Archive([str(tmp_path / "a")])
-    assert [one.offset for one in archive.read(0)] == [5]
+    assert [record.offset for record in archive.read(0)] == [5]
     (fault,) = archive.faults()
     assert (fault.line, fault.reason) == (2, "bad_row")
     assert len(fault.detail) < 200
@@ -397,7 +397,7 @@ def test_what_is_not_in_order_is_put_in_order_up_to_a_size(tmp_path, monkeypatch
     WRITERS[kind](
         path, [record(0, offset, b"x" * 1000) for offset in (3, 1, 2)], {"compression": "none"}
     )
-    assert [one.offset for one in Archive([str(path)]).read(0)] == [1, 2, 3]
+    assert [record.offset for record in Archive([str(path)]).read(0)] == [1, 2, 3]
     monkeypatch.setattr(archive_files, "MOST_SORTED_BYTES", 500)
     assert "is not in order of offsets, and too large to put it in order in memory" in refused(
         [path]

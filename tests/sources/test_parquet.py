@@ -506,7 +506,7 @@ def test_rows_that_share_a_text_too_large_to_be_kept_are_read_in_few_at_once(wit
         sizes.append(sum(len(str(value)) for value in values))
         found += [hash(str(value)) for value in values]
     assert max(sizes) <= parquet_reading.MOST_BYTES
-    assert found == [hash(str(one.as_py())) for one in table.column("sentences")]
+    assert found == [hash(str(item.as_py())) for item in table.column("sentences")]
 
 
 def test_lists_of_many_small_values_are_read_in_few_rows_at_once():

@@ -74,8 +74,8 @@ def test_csv_and_json_lines_of_the_same_reviews_are_the_same_events(
     of_json, left_out_of_json = entries(lines.encode(), "given.jsonl", FIELDS)
     assert values(of_csv) == values(of_json)
     assert [record.key for record in of_csv] == [record.key for record in of_json]
-    assert {name: one.count for name, one in left_out_of_csv.items()} == {
-        name: one.count for name, one in left_out_of_json.items()
+    assert {name: left.count for name, left in left_out_of_csv.items()} == {
+        name: left.count for name, left in left_out_of_json.items()
     }
     offsets = [record.offset for record in of_csv]
     assert offsets == sorted(set(offsets))
@@ -109,12 +109,16 @@ def test_lines_that_an_open_quote_swallows_are_counted_and_named():
         b'e,1,"open\ne,2,b\ne,3,c\ne,4,"Quoted, well."\ne,5,d\ne,6,"open again\ne,7,f\n'
     )
     found, _ = entries(table)
-    bad = [(one.line, one.lines, one.detail[:30]) for one in found if isinstance(one, Faulty)]
+    bad = [
+        (faulty.line, faulty.lines, faulty.detail[:30])
+        for faulty in found
+        if isinstance(faulty, Faulty)
+    ]
     assert bad == [
         (3, 4, "lines 3 to 6 are skipped: ',' "),
         (8, 2, "lines 8 to 9 are skipped: unex"),
     ]
-    assert [one.offset for one in found if isinstance(one, Record)] == [1, 6]
+    assert [record.offset for record in found if isinstance(record, Record)] == [1, 6]
 
 
 @pytest.mark.parametrize("cells", [1, 3])
@@ -126,7 +130,7 @@ def test_a_row_has_a_bound_although_its_lines_and_cells_have_none(monkeypatch, c
     found, _ = entries(table)
     assert isinstance(found[0], Faulty)
     assert found[0].detail.startswith("lines 2 to 499 are skipped: more than 1,000 characters")
-    assert sum(one.lines for one in found) == table.count(b"\n") - 1
+    assert sum(record.lines for record in found) == table.count(b"\n") - 1
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,7 @@ def test_a_row_has_a_bound_although_its_lines_and_cells_have_none(monkeypatch, c
 def test_a_header_within_a_table_is_no_review(again):
     table = f"entity_id,review_id,text\ne,1,a\n{again}e,2,b\ntext,entity_id,review_id\nc,e,3\n"
     found, left_out = entries(table.encode())
-    assert [(one["review_id"], one["text"]) for one in values(found)] == [
+    assert [(row["review_id"], row["text"]) for row in values(found)] == [
         *(("1", "a"), ("2", "b"), ("3", "c"))
     ]
     assert (left_out["header"].first_line, left_out["header"].count) == (3, 2)
@@ -152,7 +156,7 @@ def test_null_of_a_database_is_no_value_and_that_of_a_person_is_one(name):
     rows += ["e,3,null,5,", "e,4,NULL and void,5,", "NULL,5,a,5,"]
     text = "\n".join(rows).replace(",", "\t" if name.endswith("tsv") else ",")
     found, left_out = entries(text.encode(), name)
-    assert [(one.get("entity_id"), one["text"], one.get("rating")) for one in values(found)] == [
+    assert [(row.get("entity_id"), row["text"], row.get("rating")) for row in values(found)] == [
         ("e", "", None),
         ("e", "", 4),
         ("e", "null", 5),
@@ -166,13 +170,15 @@ def test_null_of_a_database_is_no_value_and_that_of_a_person_is_one(name):
 def test_a_line_for_excel_names_the_separator(mark):
     table = f"{mark}entity_id;review_id;text,or not\n1,5;2;a, b, c\n;;\n".replace(",or not", "")
     found, _ = entries(table.encode(), "given")
-    assert [(one.offset, json.loads(one.value)["text"]) for one in found] == [(2, "a, b, c")]
+    assert [(record.offset, json.loads(record.value)["text"]) for record in found] == [
+        (2, "a, b, c")
+    ]
 
 
 def test_blanks_after_the_separators_of_the_header_are_none_of_a_cell():
     table = b'entity_id, review_id, text\ne, 1, "a, b"\ne, 2, c\n'
     found, _ = entries(table)
-    assert [(one["review_id"], one["text"]) for one in values(found)] == [("1", "a, b"), ("2", "c")]
+    assert [(row["review_id"], row["text"]) for row in values(found)] == [("1", "a, b"), ("2", "c")]
     assert values(
         entries(table.replace(b"entity_id, review_id, text", b"entity_id,review_id,text"))[0][-1:]
     ) == [{"type": "review.upserted", "entity_id": "e", "review_id": " 2", "text": " c"}]
@@ -188,7 +194,7 @@ def test_a_backslash_and_an_n_are_a_line_break_where_that_is_said(form, given):
         content = f'entity_id,review_id,text\ne,1,"{quoted}"\n'
     found, left_out = entries(content.encode(), f"given.{form}", given)
     expected = 'Clean.\nA "kind" host, C:\\new.' if given else text
-    assert [one["text"] for one in values(found)] == [expected]
+    assert [row["text"] for row in values(found)] == [expected]
     assert left_out.keys() == (set() if given else {"line breaks"})
 
 
@@ -221,7 +227,10 @@ def test_what_is_left_out_is_counted_with_its_first_line():
         (None, None),
         (4.5, None),
     ]
-    facts = {field: (one.count, one.first_line, one.first_value) for field, one in left_out.items()}
+    facts = {
+        field: (field_left.count, field_left.first_line, field_left.first_value)
+        for field, field_left in left_out.items()
+    }
     assert facts == {"rating": (1, 3, "*****"), "occurred_at": (2, 3, "03/04/2019")}
 
 
@@ -269,7 +278,7 @@ def test_columns_may_have_commas_in_their_names():
         "text": "review, body, in English",
     }
     found, _ = entries(b'"hotel, name",id,"review, body, in English"\ne,1,a\n', fields=fields)
-    assert [one["text"] for one in values(found)] == ["a"]
+    assert [row["text"] for row in values(found)] == ["a"]
 
 
 def test_rows_of_another_state_are_skipped_and_counted():

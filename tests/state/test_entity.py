@@ -35,12 +35,14 @@ def stored(rows, entity_rows, review_id, written):
     return changes
 
 
-def same(one, other):
+def same(entity, other):
     def plain(review):
         return [(s.ordinal, s.id, s.text, s.vector.tobytes()) for s in review.sentences]
 
     facts = ("version", "deleted", "details", "embedded", "chunks")
-    return plain(one) == plain(other) and all(getattr(one, f) == getattr(other, f) for f in facts)
+    return plain(entity) == plain(other) and all(
+        getattr(entity, f) == getattr(other, f) for f in facts
+    )
 
 
 def read(entity_rows, review_id):

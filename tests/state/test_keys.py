@@ -40,8 +40,8 @@ def entity_keys(draw):
 
 
 @given(entity_keys(), entity_keys())
-def test_a_key_tells_its_row_and_no_other(one, other):
-    (key, parts), (other_key, other_parts) = one, other
+def test_a_key_tells_its_row_and_no_other(drawn, other):
+    (key, parts), (other_key, other_parts) = drawn, other
     assert parse_entity_key(key) == parts
     assert (key == other_key) == (parts == other_parts)
     assert describe(key)

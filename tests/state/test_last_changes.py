@@ -48,7 +48,9 @@ def test_each_entity_has_its_last_one_until_it_is_published(puts):
         rows.write(pending)
         wanted[entity] = change
     left = {entity: change for entity, change in wanted.items() if change is not None}
-    assert list(last_changes(rows)) == sorted(left.items(), key=lambda one: last_change_key(one[0]))
+    assert list(last_changes(rows)) == sorted(
+        left.items(), key=lambda change: last_change_key(change[0])
+    )
 
 
 @given(entities, changes)

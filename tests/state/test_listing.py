@@ -61,12 +61,12 @@ def test_exactly_those_with_the_prefix_beyond_the_last(ids, deleted, prefix, aft
     encoded = None if after is None else after.encode()
     found = [entity.decode() for entity, _ in find_entities(rows, prefix.encode(), encoded)]
     wanted = [
-        one
-        for one in ids
-        if one.startswith(prefix) and (after is None or order(one) > order(after))
+        identifier
+        for identifier in ids
+        if identifier.startswith(prefix) and (after is None or order(identifier) > order(after))
     ]
     assert found == sorted(wanted, key=order)
-    lengths = {len(one.encode()) for one in ids | deleted}
+    lengths = {len(identifier.encode()) for identifier in ids | deleted}
     assert rows.seeks <= len(ids | deleted) + 2 * len(lengths) + 2, (
         "as many seeks as entities, however many rows"
     )
@@ -98,7 +98,7 @@ def test_pages_of_several_partitions_give_each_once(shares, contains, limit, pat
         after = page.after
         if after is None:
             break
-    assert found == sorted((one for one in seen if contains in one), key=order)
+    assert found == sorted((identifier for identifier in seen if contains in identifier), key=order)
 
 
 def test_what_is_told_of_an_entity():

@@ -85,7 +85,7 @@ def test_published_sets_keep_rank_order(sequence, sets):
         value = rows.encode_published(KEY, topic, published)
         read = rows.decode_published(KEY, topic, value)
         assert read == published
-        assert [list(one) for one in read.sets] == [list(one) for one in own]
+        assert [list(ranked) for ranked in read.sets] == [list(ranked) for ranked in own]
 
 
 @given(reviews)
@@ -97,8 +97,8 @@ def test_review(review):
 def test_texts(chunk):
     value = rows.encode_text_chunk(KEY, chunk)
     assert rows.decode_text_chunk(KEY, value) == chunk
-    for ordinal in {0, *(one for one, _ in chunk)}:
-        first = next(((one, text) for one, text in chunk if one == ordinal), None)
+    for ordinal in {0, *(place for place, _ in chunk)}:
+        first = next(((place, text) for place, text in chunk if place == ordinal), None)
         assert rows.decode_text_chunk(KEY, value, ordinal) == (() if first is None else (first,))
 
 

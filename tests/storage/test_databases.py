@@ -77,18 +77,18 @@ def test_many_databases_take_no_more_memory_than_the_budget(tmp_path: Path) -> N
 
 def test_what_is_read_and_written_counts_in_the_budget(tmp_path: Path) -> None:
     databases = Databases(tmp_path, 16 * MIB, 2, die)
-    one, other = databases.open(0), databases.open(1)
+    first, other = databases.open(0), databases.open(1)
     assert databases.memory_bytes < MIB
     batch = WriteBatch(raw_mode=True)
     for row in range(1000):
         batch.put(b"%d" % row, b"x" * 1000)
-    one.write(batch)
+    first.write(batch)
     written = databases.memory_bytes
     assert written > 900_000  # the write buffer is charged to the cache
-    one.flush()
-    assert sum(1 for _ in one.items()) == 1000
+    first.flush()
+    assert sum(1 for _ in first.items()) == 1000
     assert other.get(b"1") is None
-    one.close()
+    first.close()
     other.close()
 
 

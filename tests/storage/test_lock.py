@@ -66,9 +66,9 @@ def test_a_directory_below_none_is_refused_except_the_default_and_below_the_curr
 def test_a_data_directory_is_its_owners_alone(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir(mode=0o755)
-    for one in (old, tmp_path / "new"):
-        with held(one):
-            assert one.stat().st_mode & 0o777 == 0o700
+    for folder in (old, tmp_path / "new"):
+        with held(folder):
+            assert folder.stat().st_mode & 0o777 == 0o700
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o755)
     file = try_lock(shared, "COVERSUMM_VECTOR_STORE_DIR")

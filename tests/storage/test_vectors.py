@@ -45,7 +45,7 @@ class Clock:
 
 
 def as_lists(found):
-    return {text: one.tolist() for text, one in found.items()}
+    return {text: vector_found.tolist() for text, vector_found in found.items()}
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -121,8 +121,8 @@ def test_a_reader_beside_a_writer_that_drops_tables(tmp_path, caplog):
             last = written[0] - 1
             clock.now += stored.LOOK_SECONDS
             found = reader.find([f"text {i}" for i in range(max(0, last - 4), last + 1)])
-            for text, one in found.items():
-                assert one.tolist() == vector(int(text[5:]) % 9999, 2000).tolist()
+            for text, found_vector in found.items():
+                assert found_vector.tolist() == vector(int(text[5:]) % 9999, 2000).tolist()
             found_last += f"text {last}" in found
             looks += 1
     finally:

@@ -472,7 +472,7 @@ async def test_it_is_processed_meanwhile_and_sent_when_the_rows_of_the_one_befor
     await rig.threads.all_ended()
     assert rig.steps("transaction", "write", "caches") == ["transaction", "write", "caches"] * 2
     assert rig.assignment.positions == {0: 7}
-    assert [one.ends for one in rig.done] == [{0: 6}, {0: 7}]
+    assert [transaction.ends for transaction in rig.done] == [{0: 6}, {0: 7}]
     assert rig.epochs == [NOW.epoch, NOW.epoch]
 
 

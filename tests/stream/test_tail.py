@@ -126,7 +126,7 @@ async def until_finished(rig: Rig, *partitions: int, turns: int = 20) -> list[Mi
     for _ in range(turns):
         batch = await rig.poll()
         batches += [batch] if batch else []
-        if set(partitions) <= {one for batch in batches for one in batch.finished}:
+        if set(partitions) <= {entity for batch in batches for entity in batch.finished}:
             return batches
     raise AssertionError(f"{partitions} are not finished")
 

@@ -79,7 +79,7 @@ def test_libraries(logged, level, seen):
         logging.getLogger("aiokafka.conn").info("Authenticated as worker")
 
     lines = logged(act, log_level=level)
-    assert {one for one in ("chatter", "Authenticated", "broker down") if one in lines} == seen
+    assert {line for line in ("chatter", "Authenticated", "broker down") if line in lines} == seen
 
 
 SECRET = "pass'word \"with\\\\ sïgns"

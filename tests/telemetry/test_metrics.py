@@ -174,7 +174,7 @@ def test_the_volume_and_the_oldest_record_are_looked_up_at_each_scrape(tmp_path)
     metrics.oldest = lambda: waiting
     found = samples(metrics)
     free, size = (
-        found[f"coversumm_data_volume_{one}_bytes", str(tmp_path)] for one in ("free", "size")
+        found[f"coversumm_data_volume_{figure}_bytes", str(tmp_path)] for figure in ("free", "size")
     )
     assert 0 < free < size
     assert found["coversumm_oldest_unprocessed_seconds", "3", "in"] == 5.0
@@ -213,13 +213,13 @@ def test_a_token_expires(monkeypatch):
 
 
 def test_the_build_is_named(metrics):
-    of_others = ((Metrics(one), one) for one in ("bridge", "replay"))
+    of_others = ((Metrics(component), component) for component in ("bridge", "replay"))
     for made, component in ((metrics, "worker"), *of_others):
         (sample,) = (
-            one.labels
+            sample.labels
             for family in text_string_to_metric_families(made.page(Moment()).decode())
-            for one in family.samples
-            if one.name == "coversumm_build_info"
+            for sample in family.samples
+            if sample.name == "coversumm_build_info"
         )
         assert sample == {
             "version": __version__,
@@ -233,7 +233,7 @@ def test_every_metric_is_among_the_families(metrics):
         family.name for family in text_string_to_metric_families(metrics.page(Moment()).decode())
     }
     ours = {name for name in exposed if name.startswith("coversumm_")}
-    assert ours == {one.name.removesuffix("_total") for one in metrics.families}
+    assert ours == {family.name.removesuffix("_total") for family in metrics.families}
 
 
 def test_a_commit_in_doubt_counts_by_what_became_of_it(metrics):
@@ -250,6 +250,7 @@ def test_sentences_by_the_languages_of_the_model(metrics):
     metrics.observe_batch(stats(read_by_model=Counter(yes=3, unknown=1)))
     found = samples(metrics)
     counts = [
-        found["coversumm_model_languages_sentences_total", one] for one in ("yes", "no", "unknown")
+        found["coversumm_model_languages_sentences_total", known]
+        for known in ("yes", "no", "unknown")
     ]
     assert counts == [3, 0, 1]

@@ -120,7 +120,7 @@ class Site:
         tenure = self.assignment.tenure
         assert tenure is not None
         records = tuple(
-            Record("in", one.partition, one.offset, 0, b"e", b"text") for one in fetched
+            Record("in", record.partition, record.offset, 0, b"e", b"text") for record in fetched
         )
         contexts = self.tracing.contexts(fetched)
         batch = MicroBatch(records, {0: 0}, {0: len(records)}, tenure, contexts=contexts)

@@ -64,7 +64,8 @@ def test_the_prefix_is_before_each_text_also_where_its_length_counts() -> None:
 
 def test_each_prefix_is_a_model_and_a_key_of_the_vector_store() -> None:
     engines = [
-        DeclaredEngine(Recording(), ModelFacts(prefix=one)) for one in ("", "query: ", "query:")
+        DeclaredEngine(Recording(), ModelFacts(prefix=prefix))
+        for prefix in ("", "query: ", "query:")
     ]
     assert len({engine.model for engine in engines}) == 3
     assert all(engine.model.startswith("mine@") for engine in engines)

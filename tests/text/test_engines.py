@@ -308,8 +308,8 @@ def test_texts_that_differ_beyond_the_models_tokens_are_no_copies() -> None:
     begin = " ".join(f"the room number {i} was clean and quiet" for i in range(50))
     stays = Summarizer(k=20, distinct=True)
     (*_, last) = stays.add(
-        {"entity_id": "e", "review_id": one, "text": f"{begin} and the host was {one}."}
-        for one in ("kind", "rude")
+        {"entity_id": "e", "review_id": adjective, "text": f"{begin} and the host was {adjective}."}
+        for adjective in ("kind", "rude")
     )
     pieces = [sentence.text for sentence in last.sentences]
     assert {piece.split()[-1] for piece in pieces} >= {"kind.", "rude."}

@@ -30,13 +30,13 @@ class Engine:
 
 
 def test_the_same_engine_is_the_same():
-    one = engine_identity(Engine())
-    assert one == engine_identity(Engine())
-    assert len(one.digest) == DIGEST_BYTES
-    assert one.digest == engine_identity(Engine()).digest
-    assert (one.model, one.dimension) == ("model@1", 2)
-    assert "onnxruntime " in one.software
-    assert one.machine == machine_type()
+    identity = engine_identity(Engine())
+    assert identity == engine_identity(Engine())
+    assert len(identity.digest) == DIGEST_BYTES
+    assert identity.digest == engine_identity(Engine()).digest
+    assert (identity.model, identity.dimension) == ("model@1", 2)
+    assert "onnxruntime " in identity.software
+    assert identity.machine == machine_type()
 
 
 def test_another_bit_of_one_vector_is_another_engine():
@@ -45,8 +45,11 @@ def test_another_bit_of_one_vector_is_another_engine():
 
 @pytest.mark.parametrize("field", ["model", "dimension", "machine", "software", "probe"])
 def test_everything_is_in_the_digest(field):
-    one = engine_identity(Engine())
-    assert one._replace(**{field: 3 if field == "dimension" else "other"}).digest != one.digest
+    identity = engine_identity(Engine())
+    assert (
+        identity._replace(**{field: 3 if field == "dimension" else "other"}).digest
+        != identity.digest
+    )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -67,9 +70,9 @@ def test_threads_and_processes_do_not_matter(precision):
         cwd=Path(__file__).parents[2],
     )
     engine = load_engine("onnx", threads=1, precision=precision)
-    one = engine_identity(engine)
-    assert ended.stdout.strip() == one.digest.hex()
-    names = [package.partition(" ")[0] for package in one.software.split(", ")]
+    identity = engine_identity(engine)
+    assert ended.stdout.strip() == identity.digest.hex()
+    names = [package.partition(" ")[0] for package in identity.software.split(", ")]
     more = ["openvino"] if precision == "bf16" else []
     assert names == ["numpy", "onnxruntime", *more, "tokenizers"]
 

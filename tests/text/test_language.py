@@ -46,7 +46,7 @@ def test_each_language_is_found_among_all() -> None:
 def test_what_is_not_asked_for_does_not_become_the_nearest_that_is() -> None:
     detector = LanguageDetector(["en", "fr"])
     found = {name: detector.language_of(text) for name, text in SAID.items()}
-    assert {name for name, one in found.items() if one != UNKNOWN} == {"en", "fr"}
+    assert {name for name, code in found.items() if code != UNKNOWN} == {"en", "fr"}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_nothing_is_rounded_that_could_differ_by_machine() -> None:
     assert (weights % 1 == 0).all()
     assert (priors % 1 == 0).all()
     scaled = [log1p(count) * 2**language._LOG_BITS for count in range(len(language._LOGS))]
-    assert min(abs(one % 1 - 0.5) for one in scaled) > 1e-6
+    assert min(abs(value % 1 - 0.5) for value in scaled) > 1e-6
     # the largest sum has room in 64 bits, with every feature at its largest count
     assert len(weights) * int(abs(weights).max()) * max(language._LOGS) < 2**62
 
@@ -126,9 +126,9 @@ def test_lone_surrogates_are_no_error() -> None:
 
 
 def test_other_languages_are_another_identity() -> None:
-    one, same, other = (LanguageDetector(asked).identity for asked in ("ab", "ba", "ac"))
-    assert one == same != other
-    assert "py3langid-0.4.0" in one
+    identity, same, other = (LanguageDetector(asked).identity for asked in ("ab", "ba", "ac"))
+    assert identity == same != other
+    assert "py3langid-0.4.0" in identity
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

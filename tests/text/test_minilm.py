@@ -102,8 +102,8 @@ def test_sessions_have_weights_of_their_own(engine: OnnxEngine) -> None:
         value.fill(7)
     tokens = engine.tokens(SENTENCES)
     found, expected = encoder.run(tokens), engine._encoder.run(tokens)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for vector, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(vector, other)
 
 
 @pytest.mark.parametrize("step", [67, pytest.param(7, marks=pytest.mark.long)])

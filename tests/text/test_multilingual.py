@@ -70,7 +70,7 @@ def members(
 
 def nearest(sentences: Mapping[str, NDArray[np.int16]], k: int) -> list[str]:
     live = {name.encode(): vector for name, vector in sentences.items()}
-    return [one.decode() for one in brute_force(live, k).ids]
+    return [identifier.decode() for identifier in brute_force(live, k).ids]
 
 
 def phrase_facets(engine: EmbeddingEngine) -> dict[str, NDArray[np.float64]]:
@@ -93,20 +93,25 @@ def test_each_language_has_its_own_exact_facets(
     for name in gone:
         stays.remove("e", name)
     live = {name: text for name, text in reviews.items() if name not in gone}
-    shown = {(one.name, one.language): one for one in stays.facets("e").facets}
+    shown = {(facet.name, facet.language): facet for facet in stays.facets("e").facets}
     phrases = phrase_facets(engine)
     for language in LISTED:
         everything = members(engine, live, language)
         assert len(everything) > 5
         facet = shown["everything", language]
         assert facet.sentence_count == len(everything)
-        assert [one.sentence_id for one in facet.sentences] == nearest(everything, 20)
+        assert [sentence.sentence_id for sentence in facet.sentences] == nearest(everything, 20)
         by_facet: dict[str, dict[str, NDArray[np.int16]]] = {name: {} for name in phrases}
         for sentence, vector in everything.items():
             cosines = {
                 name: max(
-                    float(one @ vector / np.linalg.norm(one) / np.linalg.norm(vector.astype(float)))
-                    for one in of
+                    float(
+                        member
+                        @ vector
+                        / np.linalg.norm(member)
+                        / np.linalg.norm(vector.astype(float))
+                    )
+                    for member in of
                 )
                 for name, of in phrases.items()
             }
@@ -117,7 +122,7 @@ def test_each_language_has_its_own_exact_facets(
             if (name, language) in shown:
                 facet = shown[name, language]
                 assert facet.sentence_count == len(of)
-                assert [one.sentence_id for one in facet.sentences] == nearest(of, 3)
+                assert [sentence.sentence_id for sentence in facet.sentences] == nearest(of, 3)
     counts = dict.fromkeys(LISTED, 0)
     for (name, code), facet in shown.items():
         if name != "everything" and code is not None:

@@ -219,7 +219,7 @@ GRAPHEMES = (
 def test_no_cut_is_within_what_people_see_as_one_character(text: str, cap: int) -> None:
     for pieces in (cap_sentence(text, cap), read_whole(text, lambda text: len(text) < cap)):
         assert "".join(pieces) == text
-        assert [one for piece in pieces for one in regex.findall(r"\X", piece)] == regex.findall(
+        assert [char for piece in pieces for char in regex.findall(r"\X", piece)] == regex.findall(
             r"\X", text
         )
 

@@ -70,7 +70,7 @@ def facets_changed(entity_id, sequence, facets, changed=(), **more):
     """A change to these facets: by name, or name and language, a text by sentence id, in rank
     order; `more` as for `summary`.
     """
-    one = summary(entity_id, sequence, {}, **more)
+    change = summary(entity_id, sequence, {}, **more)
     parts = [
         FacetSummary(
             name if isinstance(name, str) else name[0],
@@ -84,12 +84,12 @@ def facets_changed(entity_id, sequence, facets, changed=(), **more):
         entity_id=entity_id,
         epoch=1,
         sequence=sequence,
-        previous_sequence=one.previous_sequence,
+        previous_sequence=change.previous_sequence,
         changed=list(changed),
         review_count=9,
         sentence_count=99,
         facets=parts,
-        cause=one.cause,
-        occurred_at=one.occurred_at,
+        cause=change.cause,
+        occurred_at=change.occurred_at,
         embedding_model="m",
     )

@@ -31,8 +31,8 @@ def change(before, after, **facts):
     board, old, new = Board(), texts_of(before), texts_of(after)
     if before:
         assert take(board, body("e", 0, old, list(old)), is_change=False) == []
-    added = [one for one in new if old.get(one) != new[one]]
-    removed = [one for one in old if new.get(one) != old[one]]
+    added = [identifier for identifier in new if old.get(identifier) != new[identifier]]
+    removed = [identifier for identifier in old if new.get(identifier) != old[identifier]]
     (made,) = take(board, body("e", 1, new, added, removed, **facts))
     return made
 
@@ -100,9 +100,9 @@ def test_a_tombstone_ends_an_entity_and_only_so_many_are_known():
 
 def test_a_change_of_a_facet_in_one_language_is_none_of_the_others():
     board = Board(FACETS)
-    one = {("parking", "en"): texts_of("a"), ("parking", "fr"): texts_of("b")}
-    assert len(take(board, facets_body("e", 5, one, ["parking"], previous=3))) == 2
-    two = one | {("parking", "fr"): texts_of("c")}
+    before = {("parking", "en"): texts_of("a"), ("parking", "fr"): texts_of("b")}
+    assert len(take(board, facets_body("e", 5, before, ["parking"], previous=3))) == 2
+    two = before | {("parking", "fr"): texts_of("c")}
     (made,) = take(board, facets_body("e", 6, two, ["parking"], previous=5))
     assert (made.name.facet, [it.text for it in made.added]) == ("parking (fr)", ["c"])
     assert [it.text for it in made.removed] == ["b"]
@@ -112,9 +112,11 @@ def test_a_change_of_a_facet_in_one_language_is_none_of_the_others():
 def test_facets_that_a_message_does_not_change_are_known_after_it():
     """The next one tells what came. A board of summaries knows facets too, and lists none."""
     board, quiet = Board(FACETS), Board(SUMMARIES)
-    one = {"parking": texts_of("a"), "noise": texts_of("b")}
-    take(board, facets_body("e", 5, one, ["parking"], previous=3))
-    value = facets_body("e", 6, one | {"noise": texts_of("c")}, ["noise"], previous=5, review="c")
+    before = {"parking": texts_of("a"), "noise": texts_of("b")}
+    take(board, facets_body("e", 5, before, ["parking"], previous=3))
+    value = facets_body(
+        "e", 6, before | {"noise": texts_of("c")}, ["noise"], previous=5, review="c"
+    )
     assert change_lines(*take(board, value)) == [
         f"e, noise: review c came in: {CLOSER}",
         "  - b",

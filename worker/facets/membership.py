@@ -302,7 +302,7 @@ class FacetCriteria:
     def mentions_of_word(self, word: str, language: str, tag: str | None) -> Meaning:
         """The facets of which this folded word is one, and those of the runs that it begins."""
         (found, found_runs), (tagged, tagged_runs) = (
-            self._words.meaning(word, one) for one in (language, tag)
+            self._words.meaning(word, code) for code in (language, tag)
         )
         runs = zip(found_runs, tagged_runs, strict=True)
         return self._of_words(found, tagged), [

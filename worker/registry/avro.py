@@ -90,8 +90,8 @@ class AvroSchema:
     def __init__(self, text: str, referred: Sequence[str] = (), known: Container[str] = ()) -> None:
         try:
             shape = _Shape()
-            for one in referred:
-                shape.define(msgspec.json.decode(one))
+            for reference in referred:
+                shape.define(msgspec.json.decode(reference))
             schema = msgspec.json.decode(text)
             shape.define(schema)
             shape.check(schema)

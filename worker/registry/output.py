@@ -263,7 +263,7 @@ def _encoder(schema: Any, named: Mapping[str, Any]) -> Encode:
         encode = _encoder(schema["values"], named)
         return lambda value: _array([_string(name) + encode(of) for name, of in value.items()])
     item = _encoder(schema["items"], named)
-    return lambda value: _array([item(one) for one in value])
+    return lambda value: _array([item(element) for element in value])
 
 
 def _long(number: int) -> bytes:

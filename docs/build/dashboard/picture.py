@@ -165,12 +165,14 @@ def _draw_figure(axes: Axes, panel: Panel, series: Sequence[Series]) -> None:
 def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series], seconds: float) -> None:
     axes.patch.set_facecolor("white")
     axes.set_title(panel.title, loc="left", size=9, weight="bold", pad=4)
-    shown = sorted((line for line in series if line.points), key=lambda one: one.name)
+    shown = sorted((line for line in series if line.points), key=lambda line: line.name)
     if panel.kind == "stacked":
         _stack(axes, shown)
     else:
-        for colour, one in zip(_colours(len(shown)), shown, strict=True):
-            axes.plot(*zip(*one.points, strict=True), color=colour, linewidth=1.3, label=one.name)
+        for colour, curve in zip(_colours(len(shown)), shown, strict=True):
+            axes.plot(
+                *zip(*curve.points, strict=True), color=colour, linewidth=1.3, label=curve.name
+            )
     axes.set(xlim=(0, seconds))
     axes.set_ylim(bottom=0, top=None if axes.get_ylim()[1] > 0 and _most(shown) > 0 else 1)
     steps = [1, 2, 2.56, 5.12, 10] if panel.unit == "bytes" else None  # near powers of two
@@ -195,11 +197,11 @@ def _draw_lines(axes: Axes, panel: Panel, series: Sequence[Series], seconds: flo
 def _stack(axes: Axes, series: Sequence[Series]) -> None:
     times = sorted({at for line in series for at, _ in line.points})
     below = [0.0] * len(times)
-    for colour, one in zip(_colours(len(series)), series, strict=True):
-        values = dict(one.points)
+    for colour, layer in zip(_colours(len(series)), series, strict=True):
+        values = dict(layer.points)
         above = [lower + values.get(at, 0.0) for at, lower in zip(times, below, strict=True)]
         axes.fill_between(
-            times, below, above, color=colour, alpha=0.55, linewidth=0.4, label=one.name
+            times, below, above, color=colour, alpha=0.55, linewidth=0.4, label=layer.name
         )
         below = above
 

@@ -42,7 +42,7 @@ def main(path, k, budget):
         after = time.perf_counter()
         inserts.append(between - before)
         searches.append(after - between)
-        nearest = [int(one) - FRAME for one in found[0] if one >= FRAME][:k]
+        nearest = [int(size) - FRAME for size in found[0] if size >= FRAME][:k]
         if after - started > budget:
             break
     return {

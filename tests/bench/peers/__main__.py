@@ -86,12 +86,12 @@ def main() -> int:
         print(f"needs {' and '.join(missing)}: {INSTALL}", file=sys.stderr)
         return 2
     who = [CONTENDERS[name] for name in given.contenders]
-    for one in [one for one in who if one.missing]:
-        print(f"without {one.title}: make bench-peers installs it", file=sys.stderr)
-        who.remove(one)
+    for contender in [contender for contender in who if contender.missing]:
+        print(f"without {contender.title}: make bench-peers installs it", file=sys.stderr)
+        who.remove(contender)
     of_warm = [] if given.only == "cold" else [warm(size) for size in given.sizes]
     sizes = given.entities or (COLD_SIZES if given.only else COLD_SIZES[:1])
-    of_cold = [] if given.only == "warm" else [cold(one, given.skew) for one in sizes]
+    of_cold = [] if given.only == "warm" else [cold(size, given.skew) for size in sizes]
     cold_out = given.out.with_name(COLD_RESULTS.name)
     record = began("tests.bench.peers") | {
         "targets": TARGETS,
@@ -102,9 +102,13 @@ def main() -> int:
         folder = Path(scratch)
         where = (kafka, folder, classes(folder / "classes"))
         kills, right = {}, True
-        for one in [one for one in who if of_warm and given.kills and (one.keeps or one is OURS)]:
-            kills[one.name] = kill(one, given.kills, *where)
-            print(one.name, kills[one.name], flush=True)
+        for contender in [
+            contender
+            for contender in who
+            if of_warm and given.kills and (contender.keeps or contender is OURS)
+        ]:
+            kills[contender.name] = kill(contender, given.kills, *where)
+            print(contender.name, kills[contender.name], flush=True)
         for workloads, path, more in (
             (of_warm, given.out, {"kills": kills}),
             (of_cold, cold_out, {}),

@@ -123,7 +123,9 @@ class Output:
     def _marked(self, mark: str) -> dict[bytes, float]:
         """When each entity's mark was published first."""
         at_ms: dict[bytes, float] = {}
-        for message in self.messages({one: end - LAST for one, end in self.ends().items()}):
+        for message in self.messages(
+            {partition: end - LAST for partition, end in self.ends().items()}
+        ):
             if f"mark-{mark}".encode() in (message.value or b""):
                 at_ms.setdefault(message.key or b"", message.timestamp_ms)
         return at_ms
@@ -164,13 +166,19 @@ def measured(
     """
     done: list[dict[str, Any]] = []
     stalled: list[dict[str, Any]] = []
-    small = [one for one in workloads if one.entities < ONCE]
-    turns = [(number, one) for number in range(rounds) for one in small]
-    for number, workload in turns + [(0, one) for one in workloads if one not in small]:
-        for one in in_turns([one for one in who if one.entities >= workload.entities], number):
-            turn = {"round": number, **workload._asdict(), "contender": one.name}
+    small = [workload for workload in workloads if workload.entities < ONCE]
+    turns = [(number, workload) for number in range(rounds) for workload in small]
+    for number, workload in turns + [
+        (0, workload) for workload in workloads if workload not in small
+    ]:
+        for contender in in_turns(
+            [contender for contender in who if contender.entities >= workload.entities], number
+        ):
+            turn = {"round": number, **workload._asdict(), "contender": contender.name}
             try:
-                done.append(turn | take(one, number, workload, events, kafka, folder, classpath))
+                done.append(
+                    turn | take(contender, number, workload, events, kafka, folder, classpath)
+                )
                 print(done[-1], flush=True)
             except TimeoutError as cause:
                 stalled.append(turn)
@@ -179,7 +187,7 @@ def measured(
 
 
 def take(
-    one: Contender,
+    contender: Contender,
     number: int,
     workload: Workload,
     events: int,
@@ -191,10 +199,10 @@ def take(
     how much of what it published then is wrong.
     """
     size, entities, _ = workload
-    count = max(min(events, one.events.get(size, events)), 2 * min(entities, MOST_WARM))
-    name, load = f"peers-{one.name}-{size}-{entities}-{number}", os.getloadavg()[0]
+    count = max(min(events, contender.events.get(size, events)), 2 * min(entities, MOST_WARM))
+    name, load = f"peers-{contender.name}-{size}-{entities}-{number}", os.getloadavg()[0]
     sent = stream(workload, count)
-    with one.open(kafka, name, folder / name, classpath) as site:
+    with contender.open(kafka, name, folder / name, classpath) as site:
         send(kafka.bootstrap_servers, site.input_topic, sent.before(), chunk=500)
         worker = site.worker().start()
         output = Output(site, worker, sent.marks)
@@ -217,7 +225,7 @@ def take(
         "events_per_cpu_s": round(count / max(0.01, ended_cpu_s - cpu_s)),
         "peak_mib": peak,
         "published": len(found),
-        "wrong": wrong(one, sent, found),
+        "wrong": wrong(contender, sent, found),
     }
 
 
@@ -231,11 +239,11 @@ def settle(worker: WorkerProcess) -> None:
             return
 
 
-def wrong(one: Contender, sent: Stream, found: Sequence[Message]) -> int:
+def wrong(contender: Contender, sent: Stream, found: Sequence[Message]) -> int:
     """Reviews of the load that were lost or came again; of one that ranks, entities with marks
     whose last summary is not the sentences nearest to their centroid.
     """
-    if one.keeps:
+    if contender.keeps:
         return sum(differences((id_of(*event) for event in sent.measured), found))
     last = {message.key: json.loads(message.value or b"{}") for message in found}
     ids = {
@@ -256,23 +264,23 @@ def release(site: Pipeline, worker: WorkerProcess, events: Sequence[Sent]) -> fl
 
 
 def kill(
-    one: Contender, events: int, kafka: KafkaBroker, folder: Path, classpath: str
+    contender: Contender, events: int, kafka: KafkaBroker, folder: Path, classpath: str
 ) -> dict[str, Any]:
     """`kill -9` after half of the load, and a start at once: what is lost and repeated of
     everything sent, and the seconds until the next event is published for a committed reader.
     """
-    name = f"peers-{one.name}-killed"
+    name = f"peers-{contender.name}-killed"
     sent = stream(KILLED, events)
     before = list(sent.before())
     half = len(before) + len(sent.measured) // 2
-    with one.open(kafka, name, folder / name, classpath) as site:
+    with contender.open(kafka, name, folder / name, classpath) as site:
         send(kafka.bootstrap_servers, site.input_topic, before, chunk=500)
         worker = site.worker().start()
         output = Output(site, worker, sent.marks)
         output.wait_for(READY)
         release(site, worker, sent.measured)
         progress = Progress(site)  # events that publish nothing are seen in the commits alone
-        while (output.count(committed=False) if one.keeps else progress.committed()) < half:
+        while (output.count(committed=False) if contender.keeps else progress.committed()) < half:
             time.sleep(0.01)
         worker.kill()
         killed_ms = 1000 * time.time()
@@ -280,13 +288,13 @@ def kill(
         output.wait_for(DONE, LOST_SECONDS)
         output.wait_settled()
         found = output.messages()
-        if one.keeps:
+        if contender.keeps:
             lost, repeated = differences(sent.ids(), found)
             worker.discard()
         else:
             site.wait_caught_up()
             worker.terminate()
-            row = Row(one.name)
+            row = Row(contender.name)
             row.judge(site.report())
             lost, repeated = row.lost + row.wrong, row.repeated
         output.close()
@@ -320,8 +328,8 @@ def topics_of(kafka: KafkaBroker) -> list[str]:
 def rows(done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """For each workload the medians of every contender that took part, and ours over theirs."""
     found = []
-    for size, entities in dict.fromkeys((one["sentences"], one["entities"]) for one in done):
-        here = [one for one in done if (one["sentences"], one["entities"]) == (size, entities)]
+    for size, entities in dict.fromkeys((turn["sentences"], turn["entities"]) for turn in done):
+        here = [turn for turn in done if (turn["sentences"], turn["entities"]) == (size, entities)]
         row: dict[str, Any] = {"sentences": size, "entities": entities}
         row["rounds"] = len({turn["round"] for turn in here})
         for name in TITLES:

@@ -207,7 +207,7 @@ PATHWAY = Contender(
     keeps=True,
 )
 PEERS = (TRIVIAL, BRUTE, FAUST, QUIX, QUIX_BRUTE, BYTEWAX, BYTEWAX_BRUTE, BYTEWAX_DEFAULTS, PATHWAY)
-CONTENDERS = {one.name: one for one in (OURS, PYTHON, *PEERS)}
+CONTENDERS = {contender.name: contender for contender in (OURS, PYTHON, *PEERS)}
 TITLES = {contender.name: contender.title for contender in CONTENDERS.values()}
 
 

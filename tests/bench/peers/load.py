@@ -184,7 +184,7 @@ def is_nearest(ids: Iterable[str], distance_of: Mapping[str, float]) -> bool:
     found = set(ids)
     limit = sorted(distance_of.values())[:K][-1] + NEAR
     return len(found) == min(K, len(distance_of)) and all(
-        distance_of.get(one, np.inf) <= limit for one in found
+        distance_of.get(sentence, np.inf) <= limit for sentence in found
     )
 
 
@@ -194,9 +194,9 @@ def _sentences(events: Iterable[Sent]) -> dict[bytes, tuple[list[str], Any]]:
     encoded: dict[bytes, list[bytes]] = {}
     for event in events:
         body, entity = json.loads(event.value or b""), event.key or b""
-        for place, one in enumerate(body["sentences"]):
+        for place, sentence in enumerate(body["sentences"]):
             ids.setdefault(entity, []).append(f"{body['review_id']}#{place}")
-            encoded.setdefault(entity, []).append(base64.b64decode(one["embedding"]))
+            encoded.setdefault(entity, []).append(base64.b64decode(sentence["embedding"]))
     found = {}
     for entity, names in ids.items():
         vectors = np.frombuffer(b"".join(encoded[entity]), "<f4").reshape(len(names), -1)

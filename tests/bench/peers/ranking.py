@@ -42,7 +42,8 @@ class Entity:
         vectors = np.frombuffer(encoded, "<f4").reshape(len(sentences), -1)
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         self._sentences += [
-            (f"{review['review_id']}#{place}", one["text"]) for place, one in enumerate(sentences)
+            (f"{review['review_id']}#{place}", sentence["text"])
+            for place, sentence in enumerate(sentences)
         ]
         self._reserve(len(self._sentences), vectors.shape[1])
         self._matrix[first : len(self._sentences)] = vectors

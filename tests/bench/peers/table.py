@@ -29,7 +29,7 @@ def peers_table(path: Path = RESULTS) -> str:
         return "Not recorded yet: `make bench-peers` does it."
     record = json.loads(path.read_text(encoding="utf-8"))
     rows = {row["sentences"]: row for row in record["rows"]}
-    stalled = Counter((one["sentences"], one["contender"]) for one in record["stalled"])
+    stalled = Counter((row["sentences"], row["contender"]) for row in record["stalled"])
     who = [name for name in TITLES if any(name in row for row in rows.values())]
     speed = ["| sentences an entity | " + " | ".join(f"{size:,}" for size in rows) + " |"]
     speed.append("|---" * (1 + len(rows)) + "|")
@@ -37,10 +37,12 @@ def peers_table(path: Path = RESULTS) -> str:
     for name in who:
         cells = (_cell(row.get(name), stalled[size, name]) for size, row in rows.items())
         speed.append(f"| {TITLES[name]} | {' | '.join(cells)} |")
-        one = CONTENDERS[name]
+        peer = CONTENDERS[name]
         memory = " / ".join(_memory(row.get(name)) for row in rows.values())
         killed = _killed(record["kills"].get(name))
-        facts.append(f"| {TITLES[name]} | {one.guarantee} | {one.interval} | {killed} | {memory} |")
+        facts.append(
+            f"| {TITLES[name]} | {peer.guarantee} | {peer.interval} | {killed} | {memory} |"
+        )
     rounds = ", ".join(f"{row['rounds']} of {size:,} sentences" for size, row in rows.items())
     measured = (
         f"Measured on {machine_of(record)}, medians by `{record['command']}`; turns: {rounds}."
@@ -59,9 +61,9 @@ def cold_peers_table(path: Path = COLD_RESULTS) -> str:
     heads = [f"{row['entities']:,} entities | peak memory, MiB" for row in rows]
     lines = [f"| | {' | '.join(heads)} | bounds of memory |", "|---" * (2 + 2 * len(rows)) + "|"]
     for name in [name for name in TITLES if any(name in row for row in rows)]:
-        one = CONTENDERS[name]
+        peer = CONTENDERS[name]
         cells = (f"{_cell(row.get(name))} | {_memory(row.get(name))}" for row in rows)
-        lines.append(f"| {TITLES[name]} | {' | '.join(cells)} | {one.memory} |")
+        lines.append(f"| {TITLES[name]} | {' | '.join(cells)} | {peer.memory} |")
     loads = [turn["load"] for turn in record["turns"]]
     rounds = ", ".join(f"{row['entities']:,} entities: {row['rounds']}" for row in rows)
     measured = (

@@ -71,8 +71,8 @@ def look_at(
             ],
             ORACLE: [Silver(part.sentences, wanted, most).after(count)],
         }
-        for one in asked if count else ():
-            texts.setdefault(one.name, []).append(one.make(part, [count]).after[count])
+        for contender in asked if count else ():
+            texts.setdefault(contender.name, []).append(contender.make(part, [count]).after[count])
         scores[aspect] = {
             name: [
                 scored(
@@ -95,13 +95,13 @@ def over_all(scores: Sequence[Scores]) -> list[dict[str, object]]:
     method.
     """
     rows: list[dict[str, object]] = []
-    for aspect in sorted({aspect for one in scores for aspect in one}):
-        for method in dict.fromkeys(name for one in scores for name in one[aspect]):
-            of = [score for one in scores for score in one[aspect].get(method, ())]
+    for aspect in sorted({aspect for score in scores for aspect in score}):
+        for method in dict.fromkeys(name for score in scores for name in score[aspect]):
+            of = [score for of_aspects in scores for score in of_aspects[aspect].get(method, ())]
             rows.append(
                 {"aspect": aspect, "method": method}
                 | {
-                    protocol: rounded(average(one[protocol] for one in of))
+                    protocol: rounded(average(figures[protocol] for figures in of))
                     for protocol in PROTOCOLS
                 }
             )

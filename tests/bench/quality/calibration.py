@@ -64,20 +64,20 @@ def calibrate(
     """
     rows: list[dict[str, object]] = []
     wrong = []
-    for one in known:
-        if one.system not in texts:
-            wrong.append(f"{one.title}: no texts of the system {one.system!r}")
+    for row in known:
+        if row.system not in texts:
+            wrong.append(f"{row.title}: no texts of the system {row.system!r}")
             continue
-        found = system_score(texts[one.system], references)
+        found = system_score(texts[row.system], references)
         rows.append(
-            {"system": one.title, "rouge_155": list(one.perl)}
+            {"system": row.title, "rouge_155": list(row.perl)}
             | {protocol: rounded(score) for protocol, score in found.items()}
         )
         for protocol in PROTOCOLS:
-            wanted: Rouge = getattr(one, protocol)
+            wanted: Rouge = getattr(row, protocol)
             if max(abs(a - b) for a, b in zip(found[protocol], wanted, strict=True)) > TOLERANCE:
                 wrong.append(
-                    f"{one.title}, {protocol}: {shown(found[protocol])} in place of {shown(wanted)}"
+                    f"{row.title}, {protocol}: {shown(found[protocol])} in place of {shown(wanted)}"
                 )
     if wrong:
         raise NotCalibrated(

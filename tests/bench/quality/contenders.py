@@ -83,7 +83,7 @@ def contenders(setting: Setting, names: Container[str] | None = None) -> list[Co
             if method.available
         ),
     ]
-    return [one for one in found if names is None or one.name in names]
+    return [contender for contender in found if names is None or contender.name in names]
 
 
 def left_out() -> list[str]:

@@ -231,7 +231,7 @@ def check_references(
 ) -> None:
     """Raise DataError unless every hotel has references of everything that any has."""
     for aspect, of in {GENERAL: {}, **found}.items():
-        if missing := sorted({one.id for one in entities} - set(of)):
+        if missing := sorted({entity.id for entity in entities} - set(of)):
             raise DataError(
                 f"{REFERENCES.name}: no reference of the aspect {aspect!r} for {', '.join(missing)}"
             )

@@ -128,13 +128,13 @@ def near_phrases(entity: Entity, facets: FacetCriteria, groups: Groups, k: int) 
 def clusters(entity: Entity) -> Groups:
     """As many groups as there are facets, by k-means."""
     made = KMeans(CLUSTERS, n_init=10, random_state=1).fit(entity.unit)
-    return [np.flatnonzero(made.labels_ == one).tolist() for one in range(CLUSTERS)]
+    return [np.flatnonzero(made.labels_ == cluster).tolist() for cluster in range(CLUSTERS)]
 
 
 def in_turn(groups: Groups, ranked: Groups) -> list[int]:
     """The first of each, then the second of each, the largest group first."""
-    order = sorted(range(len(groups)), key=lambda one: -len(groups[one]))
-    rounds = zip_longest(*(ranked[one] for one in order))
+    order = sorted(range(len(groups)), key=lambda group: -len(groups[group]))
+    rounds = zip_longest(*(ranked[group] for group in order))
     return [row for row in chain.from_iterable(rounds) if row is not None]
 
 
@@ -215,20 +215,22 @@ def overviews(
     `rival` among `published`, as 95 % intervals by resampling hotels.
     """
     scores: dict[str, Sequence[dict[str, Rouge]]] = {
-        name: [one.overviews[name].scores for one in seen] for name in seen[0].overviews
+        name: [hotel.overviews[name].scores for hotel in seen] for name in seen[0].overviews
     }
     all_ = {**scores, **published}
-    r1 = {name: np.array([one["mean"].r1 for one in of]) for name, of in all_.items()}
+    r1 = {name: np.array([score["mean"].r1 for score in of]) for name, of in all_.items()}
     rows: list[dict[str, object]] = []
     for name, of in all_.items():
         row: dict[str, object] = {"method": name, "published": name in published}
-        row |= {protocol: rounded(average(one[protocol] for one in of)) for protocol in PROTOCOLS}
+        row |= {
+            protocol: rounded(average(score[protocol] for score in of)) for protocol in PROTOCOLS
+        }
         row |= {
             "from_plain": interval(r1[name] - r1[OURS]),
             "from_rival": interval(r1[name] - r1[rival]),
         }
         if name not in published:
-            finals = [one.overviews[name] for one in seen]
+            finals = [hotel.overviews[name] for hotel in seen]
             for field, places in (("words", 1), ("repeats", 3), ("near", 3)):
                 mean = np.mean([getattr(final, field) for final in finals])
                 row[field] = round(float(mean), places)
@@ -240,7 +242,7 @@ def phrasings(seen: Sequence[Seen]) -> list[dict[str, object]]:
     """A row a phrasing and threshold: R1, and the share of sentences that have a facet."""
     rows: list[dict[str, object]] = []
     for phrasing, threshold in seen[0].phrasings:
-        r1, share = np.mean([one.phrasings[phrasing, threshold] for one in seen], axis=0)
+        r1, share = np.mean([hotel.phrasings[phrasing, threshold] for hotel in seen], axis=0)
         rows.append(
             {
                 "phrasing": phrasing,
@@ -261,10 +263,10 @@ def by_aspect(
     """
     return [
         {"aspect": aspect, "method": method}
-        | {protocol: rounded(average(one[protocol] for one in of)) for protocol in PROTOCOLS}
+        | {protocol: rounded(average(score[protocol] for score in of)) for protocol in PROTOCOLS}
         for aspect in sorted(PLAIN)
         for method, of in {
-            FACETS: [one.aspects[aspect] for one in seen],
+            FACETS: [hotel.aspects[aspect] for hotel in seen],
             **published.get(aspect, {}),
         }.items()
     ]

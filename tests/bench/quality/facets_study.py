@@ -69,8 +69,10 @@ class FacetStudy(Study):
             texts = published.get(aspect, {})
             return {
                 title: [
-                    scored(texts[system].get(one.entity.id, ""), references[aspect][one.entity.id])
-                    for one in judged
+                    scored(
+                        texts[system].get(hotel.entity.id, ""), references[aspect][hotel.entity.id]
+                    )
+                    for hotel in judged
                 ]
                 for system, title in systems.items()
                 if system in texts
@@ -95,12 +97,12 @@ class FacetStudy(Study):
             ("SPACE, a hotel", "hotels", hotels_),
         )
         presets = {name: facets_shown.preset_of(name, self.embed) for _, name, _ in groups}
-        tasks = [(one, presets[name]) for _, name, of in groups for one in of]
+        tasks = [(entity, presets[name]) for _, name, of in groups for entity in of]
         shown = iter(self._over("facets shown", partial(_shown, k=K), tasks))
         asked = [
-            (one, presets[name], least)
+            (entity, presets[name], least)
             for _, name, of in groups[:2]
-            for one in of
+            for entity in of
             for least in facets_shown.LEAST
         ]
         changes = iter(self._over("facets published", partial(_published, k=K), asked))

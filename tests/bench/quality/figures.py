@@ -55,9 +55,9 @@ class Figures(Canvas):
         )
         ordered = sorted(parts, key=lambda part: part[0] != "polarity")
         figure, axes = self._figure(len(ordered))
-        for one, (what, entity) in zip(axes, ordered, strict=True):
+        for panel, (what, entity) in zip(axes, ordered, strict=True):
             self._course(
-                one,
+                panel,
                 [
                     course
                     for course in courses
@@ -65,8 +65,10 @@ class Figures(Canvas):
                 ],
             )
             unit = "sentences of an aspect so far" if what == "aspects" else "reviews so far"
-            one.set_title(f"{'aspects' if what == 'aspects' else 'polarity'}, {entity}", fontsize=9)
-            self._label(one, unit, "aspects" if what == "aspects" else "VADER's compound score")
+            panel.set_title(
+                f"{'aspects' if what == 'aspects' else 'polarity'}, {entity}", fontsize=9
+            )
+            self._label(panel, unit, "aspects" if what == "aspects" else "VADER's compound score")
         self._legend_below(figure, axes[0])
         self._save(figure, "followed", "Polarity and aspects of all sentences and of the summary's")
 
@@ -93,8 +95,8 @@ class Figures(Canvas):
         left.set_yticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
         self._label(left, "m: sentences that must differ", "changes published (% of m = 1)")
         self._label(right, "m: sentences that must differ", "of the set out of date, mean (%)")
-        for one in (left, right):
-            one.set_xticks([1, 5, 10, 15, 20])
+        for panel in (left, right):
+            panel.set_xticks([1, 5, 10, 15, 20])
         self._legend_below(figure, left)
         self._save(figure, "staleness", "Fewer changes, older sets")
 

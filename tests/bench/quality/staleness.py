@@ -99,14 +99,14 @@ def row(name: str, of: Sequence[Sequence[Sent]]) -> list[dict[str, object]]:
         line: dict[str, object] = {
             "entities": name,
             "m": least,
-            "reviews": round(float(np.mean([one.reviews for one in each])), 1),
-            "changes": round(float(np.mean([one.changes for one in each])), 1),
-            "out_of_date": round(float(np.mean([one.out_of_date for one in each])), 4),
+            "reviews": round(float(np.mean([run.reviews for run in each])), 1),
+            "changes": round(float(np.mean([run.changes for run in each])), 1),
+            "out_of_date": round(float(np.mean([run.out_of_date for run in each])), 4),
         }
         lost = [
-            sent[0].r1 - one.r1
-            for sent, one in zip(of, each, strict=True)
-            if sent[0].r1 is not None and one.r1 is not None
+            sent[0].r1 - run.r1
+            for sent, run in zip(of, each, strict=True)
+            if sent[0].r1 is not None and run.r1 is not None
         ]
         if lost:
             line |= {"r1_lost": round(float(np.mean(lost)), 2), "r1_lost_interval": interval(lost)}

@@ -185,14 +185,14 @@ class Study:
         tasks: list[tuple[str, Entity, str]] = [
             ("rating", product, order) for product in products for order in tracking.ORDERS
         ]
-        tasks += [("polarity", one, "temporal") for one in entities]
-        tasks += [("aspects", one, "aspect by aspect") for one in entities]
+        tasks += [("polarity", entity, "temporal") for entity in entities]
+        tasks += [("aspects", entity, "aspect by aspect") for entity in entities]
         seeds = data.seeds(self.folder)
         answers = self._over("tracking", partial(_track, seeds=seeds, setting=self.setting), tasks)
         shown = {
             ("rating", products[0].id if products else ""),
             ("aspects", entities[0].id),
-            *(("polarity", one.id) for one in entities[:SHOWN_HOTELS]),
+            *(("polarity", hotel.id) for hotel in entities[:SHOWN_HOTELS]),
         }
         references = {hotel.entity.id: hotel.references for hotel in judged}
         rows, courses = [], []
@@ -219,12 +219,18 @@ class Study:
     def _staleness(
         self, judged: Sequence[Hotel], products: Sequence[Entity], stays: Sequence[Entity]
     ) -> list[Row]:
-        tasks: list[tuple[Entity, Hotel | None]] = [(one, None) for one in (*products, *stays)]
+        tasks: list[tuple[Entity, Hotel | None]] = [
+            (entity, None) for entity in (*products, *stays)
+        ]
         tasks += [(hotel.entity, hotel) for hotel in judged]
         sent = self._over("staleness", partial(_stale, setting=self.setting), tasks)
-        one, all_products, all_stays = len(products[:1]), len(products), len(products) + len(stays)
+        largest, all_products, all_stays = (
+            len(products[:1]),
+            len(products),
+            len(products) + len(stays),
+        )
         groups = {
-            "Amazon, the largest product": sent[:one],
+            "Amazon, the largest product": sent[:largest],
             "Amazon, a product": sent[:all_products],
             "Airbnb, a stay": sent[all_products:all_stays],
             "SPACE, a hotel": sent[all_stays:],
@@ -239,7 +245,7 @@ class Study:
             "Airbnb, a stay": stays,
             "SPACE, a hotel": entities,
         }
-        tasks = [one for of in groups.values() for one in of]
+        tasks = [entity for of in groups.values() for entity in of]
         seen = iter(self._over("views", partial(views.look_at, setting=self.setting), tasks))
         return [
             line

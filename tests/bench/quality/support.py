@@ -48,11 +48,11 @@ def supported(entity: Entity, vectors: Vectors) -> Supported:
 
 def row(name: str, of: Sequence[Supported]) -> dict[str, object]:
     """The means over summaries, and over the sentences of all of them."""
-    sentences = sum(one.sentences for one in of)
+    sentences = sum(summary.sentences for summary in of)
     return {
         "summary": name,
-        "support": round(float(np.mean([one.support for one in of])), 4),
-        "of_a_sentence": round(sum(one.of_sentences for one in of) / sentences, 4),
-        "rare": round(sum(one.rare for one in of) / sentences, 4),
+        "support": round(float(np.mean([summary.support for summary in of])), 4),
+        "of_a_sentence": round(sum(summary.of_sentences for summary in of) / sentences, 4),
+        "rare": round(sum(summary.rare for summary in of) / sentences, 4),
         "sentences": round(sentences / len(of), 2),
     }

@@ -46,7 +46,7 @@ class SupportStudy(FacetStudy):
         """A row a summary, with its ROUGE where it is scored against people's."""
         rows = []
         for name, of in ours.items():
-            scores = [suggested.score(*one) for one in zip(hotels, of, strict=True)]
+            scores = [suggested.score(*pair) for pair in zip(hotels, of, strict=True)]
             said = [
                 support.supported(hotel.entity, hotel.entity.vectors[chosen])
                 for hotel, chosen in zip(hotels, of, strict=True)
@@ -69,8 +69,8 @@ class SupportStudy(FacetStudy):
             ]
             rows.append(support.row(title, said) | {"published": True})
         for name, title in titles.items():
-            (one,) = (row for row in rows if row["summary"] == title)
-            one["mean"] = rounded(system_score(published[name], references)["mean"])
+            (shown,) = (row for row in rows if row["summary"] == title)
+            shown["mean"] = rounded(system_score(published[name], references)["mean"])
         return rows
 
     def _vectors(self, texts: list[str]) -> dict[str, support.Vectors]:
@@ -90,7 +90,7 @@ class SupportStudy(FacetStudy):
         reviews = [line for line in lines if line.entity_id.startswith(begins)]
         others = suggested.reviews_of(reviews)
         written, everything = (
-            [suggested.score(*one)["mean"].r1 for one in zip(hotels, ours[name], strict=True)]
+            [suggested.score(*pair)["mean"].r1 for pair in zip(hotels, ours[name], strict=True)]
             for name in (facets.FACETS, OURS)
         )
         rows = []

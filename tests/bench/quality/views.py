@@ -50,7 +50,7 @@ def row(name: str, of: Sequence[dict[str, View]]) -> list[dict[str, object]]:
     """A row a view: the means over entities."""
     rows = []
     for view in of[0]:
-        means = np.mean([one[view] for one in of], axis=0)
+        means = np.mean([row[view] for row in of], axis=0)
         rows.append(
             {"entities": name, "view": view}
             | {

@@ -71,7 +71,7 @@ def by_thread(
     }
     return {
         name: round(us, 1)
-        for name, us in sorted(used.items(), key=lambda one: -one[1])
+        for name, us in sorted(used.items(), key=lambda item: -item[1])
         if us >= 0.5
     }
 
@@ -113,8 +113,8 @@ def within_processor(events: Iterable[Sent], emit: str, at_once: int) -> dict[st
     events do not count.
     """
     records = [
-        Record("reviews", 0, offset, 1_700_000_000_000, one.key, one.value)
-        for offset, one in enumerate(events)
+        Record("reviews", 0, offset, 1_700_000_000_000, event.key, event.value)
+        for offset, event in enumerate(events)
     ]
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder, "rows"))

@@ -86,10 +86,10 @@ def real(found: Sequence[Review], vectors: Vectors, count: int) -> Iterator[Sent
     """
     for number in range(count):
         turn, at = divmod(number, len(found))
-        one = found[at]
-        entity = one.entity_id if turn == 0 else f"{one.entity_id}/{turn}"
-        sentences = [{"text": text, "embedding": vectors.of(text)} for text in one.sentences]
-        yield _event(entity, one.review_id, sentences, one.rating, one.occurred_at)
+        review = found[at]
+        entity = review.entity_id if turn == 0 else f"{review.entity_id}/{turn}"
+        sentences = [{"text": text, "embedding": vectors.of(text)} for text in review.sentences]
+        yield _event(entity, review.review_id, sentences, review.rating, review.occurred_at)
 
 
 def review(entity_id: str, review_id: str, vectors: Any) -> Sent:

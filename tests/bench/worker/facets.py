@@ -92,7 +92,7 @@ def _cold(
 ) -> dict[str, Any]:
     """The median of the rounds, by contender."""
     who = [Contender(OURS), Contender(FACETS, facets=given)]
-    found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
+    found: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in who}
     for number in range(rounds):
         for turn in in_turns(who, number):
             place = folder / f"cold-{turn.name}-{number}"

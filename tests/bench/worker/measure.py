@@ -121,7 +121,7 @@ def published(kafka: Kafka, topic: str) -> Published:
         for key, value in bodies.items()
     }
     return Published(
-        count, _digest(chains), _digest({key: one.encode() for key, one in last.items()})
+        count, _digest(chains), _digest({key: value.encode() for key, value in last.items()})
     )
 
 

@@ -25,7 +25,7 @@ def restore(
     """Rows/s as the workers log it, over random rows that no entity owns; as in `throughput`, with
     ours over the other's.
     """
-    found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
+    found: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in who}
     with pipeline(broker, "bench-restore", folder, settings=settings()) as site:
         for number in range(rounds):
             for turn in in_turns(who, number):
@@ -43,14 +43,14 @@ def restore(
     return report
 
 
-def _turn(site: Pipeline, one: Contender, number: int, rows: int) -> dict[str, Any]:
-    name = f"{site.name}-{one.name}-{number}"
+def _turn(site: Pipeline, contender: Contender, number: int, rows: int) -> dict[str, Any]:
+    name = f"{site.name}-{contender.name}-{number}"
     changelog = f"{name}-entities-changelog"
     site.broker.create_topic(changelog, site.partitions, {"cleanup.policy": "compact"})
     chance = np.random.default_rng(number)
     load = (Sent(b"\xff" + chance.bytes(39), chance.bytes(ROW_BYTES)) for _ in range(rows))
     send(site.broker.bootstrap_servers, changelog, load, chunk=5000)
-    worker = one.worker(site, name).start()
+    worker = contender.worker(site, name).start()
     ready_s = worker.wait_ready(600)
     cpu_s = cpu_seconds(worker)
     found = restores(worker.log_text())

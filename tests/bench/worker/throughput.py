@@ -50,25 +50,25 @@ def throughput(
         Medians of ours at the top, each contender's turns, ours over those of another commit; the
         same of ours with facets over ours without.
     """
-    found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in who}
+    found: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in who}
     count = round(events * workload.share)
     with pipeline(broker, f"bench-{workload.name}", folder, settings=settings()) as site:
         send(broker.bootstrap_servers, site.input_topic, workload.make(count, file), chunk=5000)
         for number in range(rounds):
-            for one in in_turns(who, number):
-                found[one.name].append(turn(site, one, workload, number))
-                print(workload.name, one.name, found[one.name][-1], flush=True)
+            for contender in in_turns(who, number):
+                found[contender.name].append(turn(site, contender, workload, number))
+                print(workload.name, contender.name, found[contender.name][-1], flush=True)
         remove_topics(broker, site.input_topic)
     report = {"about": workload.about, "events": count, **_summed_up(found, OURS), "turns": found}
     return report | {own: _summed_up(found, own) for own in [FACETS] if own in found}
 
 
-def _summed_up(found: Mapping[str, Sequence[dict[str, Any]]], one: str) -> dict[str, Any]:
-    medians = {name: statistics.median(row[name] for row in found[one]) for name in FIGURES}
+def _summed_up(found: Mapping[str, Sequence[dict[str, Any]]], contender: str) -> dict[str, Any]:
+    medians = {name: statistics.median(row[name] for row in found[contender]) for name in FIGURES}
     others = [name for name in found if name not in (OURS, FACETS)]
-    if one == FACETS:
+    if contender == FACETS:
         others = [OURS]
-    return medians | {f"over_{name}": ratios(found[one], found[name]) for name in others}
+    return medians | {f"over_{name}": ratios(found[contender], found[name]) for name in others}
 
 
 def in_turns(who: Sequence[Contender], number: int) -> Sequence[Contender]:
@@ -76,10 +76,10 @@ def in_turns(who: Sequence[Contender], number: int) -> Sequence[Contender]:
     return who[::-1] if number % 2 else who
 
 
-def turn(site: Pipeline, one: Contender, workload: Workload, number: int) -> dict[str, Any]:
+def turn(site: Pipeline, contender: Contender, workload: Workload, number: int) -> dict[str, Any]:
     """One contender, over the whole backlog."""
-    name = f"{site.name}-{one.name}-{number}"
-    worker = one.worker(site, name, **workload.settings).start()
+    name = f"{site.name}-{contender.name}-{number}"
+    worker = contender.worker(site, name, **workload.settings).start()
     worker.wait_ready()
     progress = Progress(site, name)
     before_s, before = cpu_seconds(worker) or 0.0, progress.committed()
@@ -102,7 +102,7 @@ def turn(site: Pipeline, one: Contender, workload: Workload, number: int) -> dic
         **made._asdict(),
     }
     topics = [f"{name}.summaries", f"{name}.dlq", f"{name}-entities-changelog"]
-    remove_topics(servers, *topics, *([f"{name}.facets"] if one.facets else []))
+    remove_topics(servers, *topics, *([f"{name}.facets"] if contender.facets else []))
     worker.wipe()
     site.workers.remove(worker)
     return report

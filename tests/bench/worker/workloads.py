@@ -34,8 +34,8 @@ def _texts(count: int, file: Path) -> Iterator[Sent]:
 
 
 WORKLOADS = {
-    one.name: one
-    for one in (
+    workload.name: workload
+    for workload in (
         Workload(
             "synthetic",
             f"one sentence an event, {ENTITIES:,} entities: four fifths of the events change a "

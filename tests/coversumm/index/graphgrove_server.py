@@ -29,7 +29,7 @@ def encode(value):
     if isinstance(value, bytes):
         return {"dtype": "uint8", "shape": [len(value)], "data": base64.b64encode(value).decode()}
     if isinstance(value, (list, tuple)):
-        return [encode(one) for one in value]
+        return [encode(item) for item in value]
     return value
 
 
@@ -42,7 +42,7 @@ def main():
     for line in sys.stdin:
         call = json.loads(line)
         arguments = [decode(argument) for argument in call["arguments"]]
-        options = {name: decode(one) for name, one in call["options"].items()}
+        options = {name: decode(option) for name, option in call["options"].items()}
         answer = None
         if call["method"] == "from_matrix":
             answer = len(trees)

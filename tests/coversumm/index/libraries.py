@@ -131,7 +131,7 @@ class _Pipe:
             "method": method,
             "tree": tree,
             "arguments": [_encode(argument) for argument in arguments],
-            "options": {name: _encode(one) for name, one in options.items()},
+            "options": {name: _encode(option) for name, option in options.items()},
         }
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -208,7 +208,7 @@ def _decode(value: Any) -> Any:
         data = base64.b64decode(value["data"])
         return np.frombuffer(data, value["dtype"]).reshape(value["shape"])
     if isinstance(value, list):
-        return [_decode(one) for one in value]
+        return [_decode(item) for item in value]
     return value
 
 

@@ -108,8 +108,8 @@ def test_nearest_is_the_flat_indexs(
                 else {}
             )
             live |= fresh
-            for one in (index, flat):
-                one.update(removed, points(fresh.items(), 2))
+            for searched in (index, flat):
+                searched.update(removed, points(fresh.items(), 2))
         agree(index, flat, count)
 
 
@@ -146,8 +146,8 @@ def test_near_ties_that_float32_cannot_tell_apart(graphgrove: Any, d: int) -> No
     vectors = np.concatenate([clump, far]).astype(np.int16)
     ids = [b"%d" % i for i in rng.permutation(len(vectors))]
     index, flat = GraphgroveIndex(d), FlatIndex(d)
-    for one in (index, flat):
-        one.update(no_points(d), Points(ids, vectors))
+    for searched in (index, flat):
+        searched.update(no_points(d), Points(ids, vectors))
     for count in (1, 5, 40):
         agree(index, flat, count)
         # a centroid inside the clump
@@ -172,8 +172,8 @@ def test_vectors_of_any_length_stay_inside_the_frame(graphgrove: Any) -> None:
         batch = batch[:1] if size == 0 else batch
         ids = [b"%d" % i for i in range(number, number + len(batch))]
         number += len(batch)
-        for one in (index, flat):
-            one.update(no_points(d), Points(ids, batch))
+        for searched in (index, flat):
+            searched.update(no_points(d), Points(ids, batch))
         agree(index, flat, 3)
 
 
@@ -182,21 +182,21 @@ def test_the_tree_is_built_again_when_more_than_half_is_gone(graphgrove: Any) ->
     vectors = quantize(np.random.default_rng(0).normal(size=(200, d)))
     ids = [b"%d" % i for i in range(200)]
     index, flat = GraphgroveIndex(d), FlatIndex(d)
-    for one in (index, flat):
-        one.update(no_points(d), Points(ids, vectors))
+    for searched in (index, flat):
+        searched.update(no_points(d), Points(ids, vectors))
     agree(index, flat, 5)
     full = index.memory_bytes
     for at in range(0, 190, 10):
         gone = Points(ids[at : at + 10], vectors[at : at + 10])
-        for one in (index, flat):
-            one.update(gone, no_points(d))
+        for searched in (index, flat):
+            searched.update(gone, no_points(d))
         agree(index, flat, 5)
         if at == 90:
             assert index.memory_bytes > full * 0.8  # half are gone, and still there
         if at == 100:
             assert index.memory_bytes < full * 0.6
-    for one in (index, flat):  # back again, and out again for good
-        one.update(no_points(d), Points(ids[:190], vectors[:190]))
+    for searched in (index, flat):  # back again, and out again for good
+        searched.update(no_points(d), Points(ids[:190], vectors[:190]))
     agree(index, flat, 5)
     index.update(Points(ids, vectors), no_points(d))
     assert index.totals().n == 0

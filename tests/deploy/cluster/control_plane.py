@@ -98,12 +98,12 @@ class ControlPlane:
     def get(self, namespace: str, kind: str, *options: str) -> list[Object]:
         """The objects of a kind in a namespace, by name."""
         found = json.loads(self.kubectl("-n", namespace, "get", kind, "-o", "json", *options))
-        return sorted(found["items"], key=lambda one: str(one["metadata"]["name"]))
+        return sorted(found["items"], key=lambda made: str(made["metadata"]["name"]))
 
     def create(self, *objects: Mapping[str, Any]) -> None:
         """Create objects."""
-        for one in objects:
-            self.kubectl("create", "-f", "-", stdin=json.dumps(one))
+        for made in objects:
+            self.kubectl("create", "-f", "-", stdin=json.dumps(made))
 
     def request(self, method: str, path: str, body: Object | None = None, kind: str = "") -> Object:
         """The API server's answer, without a process of kubectl; `kind` is the body's content type.

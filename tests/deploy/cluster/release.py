@@ -76,7 +76,7 @@ class Release:
     def pods(self) -> dict[str, Object]:
         """The workers' pods, by name."""
         found = self.plane.get(self.namespace, "pods", "--selector", WORKERS)
-        return {one["metadata"]["name"]: one for one in found}
+        return {claim["metadata"]["name"]: claim for claim in found}
 
     def uids(self) -> dict[str, str]:
         """What tells a pod from its successor of the same name."""
@@ -85,10 +85,10 @@ class Release:
     def claims(self) -> dict[str, Claim]:
         """The claims of pods, by the pods' names."""
         return {
-            one["metadata"]["name"].removeprefix("data-"): Claim(
-                one["metadata"]["uid"], one["spec"]["volumeName"]
+            claim["metadata"]["name"].removeprefix("data-"): Claim(
+                claim["metadata"]["uid"], claim["spec"]["volumeName"]
             )
-            for one in self.plane.get(self.namespace, "pvc")
+            for claim in self.plane.get(self.namespace, "pvc")
         }
 
     def wait_until_all_ready(self) -> None:

@@ -39,7 +39,7 @@ def test_three_workers_get_ready_apart_from_each_other(release: Release) -> None
 def endpoints(release: Release) -> list[int]:
     """How many pods each of the services has."""
     slices = release.plane.get(release.namespace, "endpointslices")
-    return [len(one["endpoints"] or []) for one in slices]
+    return [len(part["endpoints"] or []) for part in slices]
 
 
 def test_a_replay_is_a_job_that_ends(release: Release) -> None:

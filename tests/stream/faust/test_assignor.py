@@ -139,15 +139,15 @@ def assigned(
     }
     made = StaticAssignor(app, replicas=replicas).assign(cluster, members)
     found = {
-        name: ClientMetadata.loads(zlib.decompress(one.user_data)).assignment
-        for name, one in made.items()
+        name: ClientMetadata.loads(zlib.decompress(metadata.user_data)).assignment
+        for name, metadata in made.items()
     }
-    for one in found.values():
-        assert one.actives[INPUT] == one.actives[CHANGELOG]
-        assert not set(one.actives[CHANGELOG]) & set(one.standbys[CHANGELOG])
+    for assignment in found.values():
+        assert assignment.actives[INPUT] == assignment.actives[CHANGELOG]
+        assert not set(assignment.actives[CHANGELOG]) & set(assignment.standbys[CHANGELOG])
     return (
-        {name: sorted(one.actives[INPUT]) for name, one in found.items()},
-        {name: sorted(one.standbys[CHANGELOG]) for name, one in found.items()},
+        {name: sorted(assignment.actives[INPUT]) for name, assignment in found.items()},
+        {name: sorted(assignment.standbys[CHANGELOG]) for name, assignment in found.items()},
     )
 
 
@@ -183,7 +183,7 @@ def test_any_group_gets_a_balanced_assignment_that_lasts(app: Any) -> None:
         }
         replicas = randomly.randint(0, 2)
         given, standbys = assigned(app, count, actives, held, replicas)
-        assert sorted(p for one in given.values() for p in one) == list(range(count))
+        assert sorted(p for assignment in given.values() for p in assignment) == list(range(count))
         sizes = sorted(map(len, given.values()))
         assert sizes[-1] - sizes[0] <= 1
         copies = Counter(p for standby in standbys.values() for p in standby)

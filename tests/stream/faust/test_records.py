@@ -35,25 +35,27 @@ def fetched(*batches: bytes, start: int = 0) -> list[Any]:
 def test_a_header_name_that_is_not_utf_8_is_readable_and_stops_nothing(codec: str) -> None:
     records = [*GOOD, STRANGE, *GOOD]
     found = fetched(raw_batch(GOOD, codec), raw_batch(records, codec), raw_batch(GOOD))
-    assert [(one.offset, one.key, one.value) for one in found] == [
-        (offset, one.key, one.value) for offset, one in enumerate([*GOOD, *records, *GOOD])
+    assert [(record.offset, record.key, record.value) for record in found] == [
+        (offset, record.key, record.value) for offset, record in enumerate([*GOOD, *records, *GOOD])
     ]
     assert found[4].headers == READABLE
-    assert {one.headers for one in (found[0], found[2], found[5])} == {(("a", b"1"), ("a", None))}
-    assert {one.timestamp_type for one in found} == {0}
+    assert {record.headers for record in (found[0], found[2], found[5])} == {
+        (("a", b"1"), ("a", None))
+    }
+    assert {record.timestamp_type for record in found} == {0}
     assert 0 <= found[-1].timestamp - found[4].timestamp < 60_000
 
 
 def test_a_fetch_that_begins_amid_a_batch_has_no_record_before() -> None:
     found = fetched(raw_batch([STRANGE, *GOOD, STRANGE]), start=2)
-    assert [one.offset for one in found] == [2, 3]
+    assert [record.offset for record in found] == [2, 3]
 
 
 def test_a_batch_that_is_cut_off_is_fetched_later() -> None:
     whole, last = raw_batch(GOOD), raw_batch([STRANGE])
     for length in range(len(last)):
         assert not Batches(last[:length]).has_next()
-        assert [one.offset for one in fetched(whole, last + last[:length])] == [0, 1, 2]
+        assert [record.offset for record in fetched(whole, last + last[:length])] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -64,15 +66,15 @@ def test_a_batch_with_too_many_bytes_is_one_refused_record_at_its_last_offset(
     fits = raw_batch([RawRecord(b"k", b"x" * 399_900)], codec)
     bomb = raw_batch([*GOOD, RawRecord(b"k", b"x" * 400_000)], codec)
     found = fetched(fits, bomb, raw_batch(GOOD, codec))
-    assert [one.offset for one in found] == [0, 3, 4, 5]
+    assert [record.offset for record in found] == [0, 3, 4, 5]
     assert [len(found[0].value), found[1].key, found[1].value] == [399_900, None, None]
     assert found[1].checksum == (
         Reason.TOO_LARGE,
         f"offsets 1 to 3 are a batch of {len(bomb)} bytes with more than 400000 decompressed",
         None,
     )
-    assert {one.checksum for one in (found[0], found[2])} == {None}
-    assert [one.offset for one in fetched(fits, bomb, start=3)] == [3]
+    assert {record.checksum for record in (found[0], found[2])} == {None}
+    assert [record.offset for record in fetched(fits, bomb, start=3)] == [3]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
@@ -96,7 +98,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit(
 
 def test_a_batch_that_cannot_be_decompressed_is_refused() -> None:
     found = fetched(raw_batch([*GOOD, STRANGE], "zstd", b"no zstd"), raw_batch(GOOD))
-    assert [one.offset for one in found] == [2, 3, 4]
+    assert [record.offset for record in found] == [2, 3, 4]
     assert found[0].checksum.reason is Reason.BAD_WIRE_FORMAT
     assert "offsets 0 to 2 are a batch of 68 bytes that cannot be" in found[0].checksum.detail
 
@@ -105,7 +107,7 @@ def test_java_writes_snappy_in_blocks() -> None:
     records = [RawRecord(b"k", b"x" * 50_000), STRANGE]
     for xerial in (True, False):
         body = snappy_encode(raw_batch(records)[61:], xerial_compatible=xerial)
-        assert [one.value for one in fetched(raw_batch(records, "snappy", body))] == [
+        assert [record.value for record in fetched(raw_batch(records, "snappy", body))] == [
             record.value for record in records
         ]
 
@@ -125,6 +127,6 @@ def test_a_fetch_ends_once_its_memory_is_used_and_the_next_goes_on(
     while result.has_more():
         Memory.renew()
         for _ in range(2):  # another partition has no room left
-            taken.append([one.offset for one in result.getall(1000)])
+            taken.append([record.offset for record in result.getall(1000)])
     assert taken == [[0, 1, 2, 3], [], [4, 5, 6, 7], [], [8], []]
     assert state.position == 9

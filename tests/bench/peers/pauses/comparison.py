@@ -135,8 +135,8 @@ def rows(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _measured(fault: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
     """Round by round the longest pause, their median, and all ends together."""
     shown = [turn["faults"][fault] for turn in turns]
-    pauses = [one["longest_pause_s"] for one in shown]
-    ends = sum(len(one["ends"]) for one in shown)
+    pauses = [row["longest_pause_s"] for row in shown]
+    ends = sum(len(row["ends"]) for row in shown)
     return {"longest_pauses_s": pauses, "median_s": statistics.median(pauses), "ends": ends}
 
 
