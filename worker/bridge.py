@@ -338,9 +338,11 @@ class Bridge:
         offsets = [TopicPartition(self._source, *end, metadata=note) for end in ends.items()]
         check = self._topics.ask_ahead()
         try:
-            with self._transactions.transaction(self._settings.commit_timeout_ms / 1000) as one:
-                one.produce(messages)
-                one.commit(offsets, self._membership, check)
+            with self._transactions.transaction(
+                self._settings.commit_timeout_ms / 1000
+            ) as transaction:
+                transaction.produce(messages)
+                transaction.commit(offsets, self._membership, check)
         except (UnwrittenError, Hung) as cause:
             raise Crash(f"a commit of {self._source} was not answered in time") from cause
         except TransactionError as cause:

@@ -18,8 +18,8 @@ def events(record):
     if "specversion" in attributes:
         return event(attributes, record.value)
     batch = record.value if isinstance(record.value, list) else [record.value]
-    found = [event(one, one.get("data")) for one in batch]
-    return [one for one in found if one is not None]
+    found = [event(body, body.get("data")) for body in batch]
+    return [made for made in found if made is not None]
 
 
 def event(attributes, data):

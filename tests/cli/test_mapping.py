@@ -256,7 +256,7 @@ def test_a_function_maps_samples_of_any_topic(function, lines_file, capsys):
     assert "shop.py: 1 rule of 1 topic, no error" in capsys.readouterr().err
     assert execute(["mapping", "check", function, "--sample", lines_file, "--json"]) == 0
     captured = capsys.readouterr()
-    assert [(one["topic"], one["becomes"], one["rule"]) for one in lines(captured)] == [
+    assert [(line["topic"], line["becomes"], line["rule"]) for line in lines(captured)] == [
         *[("marketplace.reviews.v1", "review.upserted", "shop.py")] * 2,
         ("t", "review.upserted", "shop.py"),
         ("marketplace.reviews.v1", "entity.deleted", "shop.py"),

@@ -680,18 +680,22 @@ def test_a_mapping_in_python_has_its_files_name() -> None:
     values = {**MATRIX["bridged"], "mapping": text, "mappingFile": "shop.py"}
     made = render({**MATRIX["mapped"], "mapping": text, "mappingFile": "shop.py"})
     assert environment(worker(made), facts_of(0))["COVERSUMM_MAPPING"] == "/etc/coversumm/shop.py"
-    found = [one for one in made if one["kind"] == "ConfigMap"]
-    assert [one["data"] for one in found] == [{"shop.py": text}] * 2
+    found = [manifest for manifest in made if manifest["kind"] == "ConfigMap"]
+    assert [manifest["data"] for manifest in found] == [{"shop.py": text}] * 2
     toml = render({**MATRIX["mapped"], "mapping": text})
-    names = {one["metadata"]["name"] for one in (*toml, *made) if one["kind"] == "ConfigMap"}
+    names = {
+        manifest["metadata"]["name"]
+        for manifest in (*toml, *made)
+        if manifest["kind"] == "ConfigMap"
+    }
     assert len(names) == 3, "an object of another file has another name"
     made = render({**values, "bridges": {"a": {"from": "t", "mappingFile": "a.toml", **own}}})
     args = {
-        one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["template"]["spec"][
-            "containers"
-        ][0]["args"][2]
-        for one in made
-        if one["kind"] == "Deployment"
+        manifest["metadata"]["labels"]["app.kubernetes.io/component"]: manifest["spec"]["template"][
+            "spec"
+        ]["containers"][0]["args"][2]
+        for manifest in made
+        if manifest["kind"] == "Deployment"
     }
     assert args == {"bridge": "/etc/coversumm/shop.py", "bridge-a": "/etc/coversumm/a.toml"}
     check = str(only(made, "Job", "-upgrade-check"))

@@ -92,10 +92,13 @@ def test_a_statement_about_other_files_is_refused(tmp_path: Path) -> None:
 
 def test_the_statement_names_commit_pins_and_command(signers: Path, tmp_path: Path) -> None:
     about = json.loads((tmp_path / "release" / STATEMENT).read_text())
-    assert {one["name"] for one in about["subject"]} == FILES.keys()
+    assert {subject["name"] for subject in about["subject"]} == FILES.keys()
     definition = about["predicate"]["buildDefinition"]
     assert definition["externalParameters"] == {"command": "make release VERSION=1.0.0"}
-    digests = {one["name"]: one["digest"] for one in definition["resolvedDependencies"]}
+    digests = {
+        dependency["name"]: dependency["digest"]
+        for dependency in definition["resolvedDependencies"]
+    }
     assert digests["requirements.lock"] == {"sha256": sha256(ROOT / "requirements.lock")}
     assert len(digests["commit"]["gitCommit"]) == 40
     assert definition["internalParameters"]["python"] == sys.version.split()[0]

@@ -65,7 +65,7 @@ def test_the_function_does_what_the_rules_of_flat_json_do(
     sample.write_text(flat.records)
     assert execute(["mapping", "check", str(file), "--sample", str(sample), "--json"]) == 0
     found = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
-    assert [json.dumps(one, separators=(",", ":")) for one in found] == flat.events.splitlines()
+    assert [json.dumps(event, separators=(",", ":")) for event in found] == flat.events.splitlines()
 
 
 def test_every_option_of_the_file_is_on_the_page() -> None:

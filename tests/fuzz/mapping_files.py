@@ -230,9 +230,8 @@ class Files:
 def toml(value: Any) -> str:
     """A value of TOML."""
     if isinstance(value, dict):
-        return (
-            f"{{ {', '.join(f'{json.dumps(name)} = {toml(one)}' for name, one in value.items())} }}"
-        )
+        parts = (f"{json.dumps(name)} = {toml(member)}" for name, member in value.items())
+        return f"{{ {', '.join(parts)} }}"
     return f"[{', '.join(map(toml, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
@@ -259,9 +258,17 @@ def law(seed: bytes, records: int = RECORDS) -> Counter[str]:
         key = None if source.key is None else source.key.encode()
         record = Record("t", 0, source.offset, source.timestamp, key, value, headers)
         messages = writer.write([record]).messages
-        found = [_known(decode(one.value or b"")) for one in messages if one.topic == "events"]
-        why = [dict(one.headers)["dlq.detail"].decode() for one in messages if one.topic == "dlq"]
-        assert "internal_error" not in str([one.headers for one in messages])
+        found = [
+            _known(decode(message.value or b""))
+            for message in messages
+            if message.topic == "events"
+        ]
+        why = [
+            dict(message.headers)["dlq.detail"].decode()
+            for message in messages
+            if message.topic == "dlq"
+        ]
+        assert "internal_error" not in str([message.headers for message in messages])
         try:
             expected = [_known(body) for body in page.events(topic, source)]
         except page.DeadLetter as error:

@@ -137,7 +137,7 @@ def _reads(root: str, path: str, rule: dict[str, Any]) -> bool:
     """True if a condition reads what is below a root."""
     wanted = rule.get("when", {}).get(path)
     paths = [path, wanted["differs"]] if isinstance(wanted, dict) else [path]
-    return any(one.split(".")[0] == root for one in paths)
+    return any(path.split(".")[0] == root for path in paths)
 
 
 def _holds(rule: dict[str, Any], path: str, at: At) -> bool:
@@ -150,11 +150,13 @@ def _holds(rule: dict[str, Any], path: str, at: At) -> bool:
     if isinstance(wanted, dict):
         other = _get(wanted["differs"], at)
         return None not in (value, other) and not _same(value, other)
-    return any(_same(value, one) for one in (wanted if isinstance(wanted, list) else [wanted]))
+    return any(
+        _same(value, allowed) for allowed in (wanted if isinstance(wanted, list) else [wanted])
+    )
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+def _same(value: Any, other: Any) -> bool:
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _of_rule(rule: dict[str, Any], on_items: list[str], at: At) -> Iterator[dict[str, Any]]:
@@ -169,7 +171,7 @@ def _of_rule(rule: dict[str, Any], on_items: list[str], at: At) -> Iterator[dict
     for item in items:
         here = at._replace(item=item)
         if all(_holds(rule, path, here) for path in on_items):
-            yield from (_event(one, here) for one in given)
+            yield from (_event(event, here) for event in given)
 
 
 def _event(given: dict[str, Any], at: At) -> dict[str, Any]:
@@ -308,10 +310,10 @@ def _joined(field: str, given: dict[str, Any], at: At) -> str | None:
         value = _value("const", part, at) if isinstance(part, dict) else _get(part, at)
         if value is None and field in IDS:
             return None
-        for one in value if isinstance(value, list) else [value]:
-            if one is None and field in IDS:
+        for item in value if isinstance(value, list) else [value]:
+            if item is None and field in IDS:
                 return None
-            text = "" if one is None else _as_text(one)
+            text = "" if item is None else _as_text(item)
             if text.strip() or field in IDS:
                 texts.append(text)
                 has_own = has_own or isinstance(part, str)

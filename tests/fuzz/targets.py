@@ -111,7 +111,7 @@ def event(value: bytes) -> None:
 
 
 USUAL = tuple(
-    one.value for one in records(Random(1), 60, 0.0, entities=["e"]) if one.value is not None
+    event.value for event in records(Random(1), 60, 0.0, entities=["e"]) if event.value is not None
 )
 
 
@@ -316,7 +316,7 @@ def mapping_file(value: bytes) -> None:
         except FileErrors as error:
             errors = list(error.lines)
     assert topics or errors
-    assert all(one.startswith(f"{file}:") and one.isprintable() for one in errors)
+    assert all(error.startswith(f"{file}:") and error.isprintable() for error in errors)
     for rules in topics.values():
         decode([Record(rules.topic, 0, 0, 0, b"k", b'{"a":1}')], LIMITS, mapping=rules)
 
@@ -396,8 +396,11 @@ def _mappings() -> list[tuple[TopicMapping, ContractWriter]]:
             for text, topic in ((debezium.MAPPING, debezium.TOPIC), (CLOUD, "t"))
         ]
     return [
-        (one, ContractWriter(one, "events", lambda _: 0, "dlq", LIMITS.max_event_bytes, LIMITS))
-        for one in found
+        (
+            kind_of,
+            ContractWriter(kind_of, "events", lambda _: 0, "dlq", LIMITS.max_event_bytes, LIMITS),
+        )
+        for kind_of in found
     ]
 
 
@@ -421,7 +424,7 @@ def published_row(
 ) -> Target:
     """The sets last published to a topic."""
     return row(
-        lambda key, one: rows.encode_published(key, topic, one),
+        lambda key, row: rows.encode_published(key, topic, row),
         lambda key, value: rows.decode_published(key, topic, value),
         PublishedSets(9, list(sets), mentions),
     )
@@ -523,7 +526,7 @@ TARGETS = {
     "mapping-file": Target((debezium.MAPPING.encode(), CLOUD.encode()), mapping_file),
     "mapping-page": Target((b"0", b"1", b"2"), lambda seed: law(seed, 12)),
     "avro-event": Target(
-        tuple(as_avro(one, kind) for one in AVRO_EVENTS for kind in (0, UNION)), avro_event
+        tuple(as_avro(schema, kind) for schema in AVRO_EVENTS for kind in (0, UNION)), avro_event
     ),
     "avro-schema": Target(
         (

@@ -47,8 +47,8 @@ CHANGES = st.fixed_dictionaries(
     {"op": st.sampled_from([*"curdt", None])},
     optional={"before": ROWS, "after": ROWS, "source": st.dictionaries(st.just("lsn"), VALUES)},
 )
-PAYLOADS = CHANGES | CHANGES.map(lambda one: {"payload": one}) | VALUES
-RAW = st.none() | st.binary(max_size=12) | PAYLOADS.map(lambda one: json.dumps(one).encode())
+PAYLOADS = CHANGES | CHANGES.map(lambda body: {"payload": body}) | VALUES
+RAW = st.none() | st.binary(max_size=12) | PAYLOADS.map(lambda body: json.dumps(body).encode())
 CLOUD = """
 [topic.t]
 key = "framed"
@@ -132,10 +132,10 @@ def fields(kind: type[msgspec.Struct]) -> list[str]:
 def changed(names: Sequence[str], given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The given members with each one of these names changed, alone and in pairs."""
     found = [{name: value} for name in names for value in KINDS + ODD]
-    for one, other in combinations(names, 2):
-        found += [{one: value, other: another} for value in KINDS for another in KINDS]
+    for first, other in combinations(names, 2):
+        found += [{first: value, other: another} for value in KINDS for another in KINDS]
     for change in found:
-        yield {name: one for name, one in (given | change).items() if one is not ABSENT}
+        yield {name: member for name, member in (given | change).items() if member is not ABSENT}
 
 
 def check_is_judged(rules: TopicMapping, record: Record) -> None:
@@ -143,15 +143,15 @@ def check_is_judged(rules: TopicMapping, record: Record) -> None:
     writer = ContractWriter(rules, "events", lambda _: 0, "dlq", 10**6, LIMITS)
     (found,) = decode([record], LIMITS, mapping=rules)
     ((message, *more), _, in_a_row) = writer.write([record])
-    (one,) = MappingCheck({"t": rules}, LIMITS).judge("line 1", record)
+    (judged,) = MappingCheck({"t": rules}, LIMITS).judge("line 1", record)
     decode([record._replace(key=b"E")], LIMITS)  # as the contract's
     assert (more, in_a_row) == ([], 0)
-    assert "internal_error" not in str(one.detail)
+    assert "internal_error" not in str(judged.detail)
     if isinstance(found, Rejected):
-        assert one.detail == f"{found.reason}: {found.detail}"
+        assert judged.detail == f"{found.reason}: {found.detail}"
         return
     event = {name: value for name, value in json.loads(message.value).items() if value is not None}
-    assert (message.topic, one.event) == ("events", event)
+    assert (message.topic, judged.event) == ("events", event)
     (again,) = decode([Record("events", 0, 0, 0, message.key, message.value)], LIMITS)
     assert repr(again) == repr(found)
 
@@ -221,5 +221,5 @@ def test_a_file_is_read_or_every_error_has_a_line(
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_toml(one)}' for name, one in value.items())} }}"
+        return f"{{ {', '.join(f'{name} = {_toml(member)}' for name, member in value.items())} }}"
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

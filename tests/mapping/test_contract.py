@@ -23,8 +23,8 @@ def writer(folder: Path, text: str | None = None, max_bytes: int = MAX_BYTES) ->
 
 
 def test_an_event_is_in_the_partition_of_its_entity_under_its_key(tmp_path: Path) -> None:
-    one = row(5, 3)
-    record = Record(TOPIC, 9, 0, 0, key(one), change("c", one, 1))
+    event = row(5, 3)
+    record = Record(TOPIC, 9, 0, 0, key(event), change("c", event, 1))
     ((message,), outcomes, _) = writer(tmp_path).write([record])
     assert message[:3] == ("events", partition_of("3", 4), b"3")
     assert json.loads(message.value or b"") == {
@@ -58,8 +58,12 @@ def test_a_worker_reads_what_the_bridge_writes_as_the_mapping_reads_the_record(
 
 
 def test_what_does_not_fit_is_a_dead_letter_in_its_order(tmp_path: Path) -> None:
-    one, large = row(5, 3), row(6, 3, body="x" * MAX_BYTES)
-    values = [(b"k", b"{"), (key(one), change("c", one, 1)), (key(large), change("c", large, 2))]
+    event, large = row(5, 3), row(6, 3, body="x" * MAX_BYTES)
+    values = [
+        (b"k", b"{"),
+        (key(event), change("c", event, 1)),
+        (key(large), change("c", large, 2)),
+    ]
     records = [Record(TOPIC, 2, i, 0, *pair) for i, pair in enumerate(values)]
     messages, outcomes, _ = writer(tmp_path).write(records)
     assert [message.topic for message in messages] == ["dlq", "events", "dlq"]
@@ -87,9 +91,9 @@ text = "item.review"
 def test_all_events_of_a_record_are_written_or_none(tmp_path: Path) -> None:
     lines = [{"sku": "A", "review": "Good."}, {"sku": "B", "review": "x" * 300_000}]
     both = json.dumps({"order": 7, "lines": lines}).encode()
-    one = json.dumps({"order": 8, "lines": lines[:1] * 2}).encode()
+    event = json.dumps({"order": 8, "lines": lines[:1] * 2}).encode()
     none = json.dumps({"order": 9, "lines": []}).encode()
-    records = [Record(TOPIC, 0, i, 0, None, value) for i, value in enumerate([both, one, none])]
+    records = [Record(TOPIC, 0, i, 0, None, value) for i, value in enumerate([both, event, none])]
     messages, outcomes, _ = writer(tmp_path, LINES, 10**7).write(records)
     assert [message.topic for message in messages] == ["dlq", "events", "events"]
     detail = dict(messages[0].headers)["dlq.detail"] or b""

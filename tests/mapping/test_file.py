@@ -146,7 +146,7 @@ def test_an_error_and_its_line(tmp_path: Path, more: str, line: int, what: str) 
 )
 def test_an_error_of_a_topic(tmp_path: Path, head: str, what: str) -> None:
     found = lines_of(tmp_path, RULE.replace("[topic.t]", f"[topic.t]\n{head}"))
-    assert any(one.startswith(f":2: {what}") for one in found)
+    assert any(line.startswith(f":2: {what}") for line in found)
 
 
 def test_all_errors_are_reported_in_order(tmp_path: Path) -> None:
@@ -263,12 +263,13 @@ def test_positions_are_those_of_the_statements() -> None:
 
     def places(node: Any, above: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
         items = enumerate(node) if isinstance(node, list) else node.items()
-        inner = [((*above, at), one) for at, one in items]
+        inner = [((*above, at), item) for at, item in items]
         return [place for place, _ in inner] + [
             deeper
-            for place, one in inner
-            if isinstance(one, dict | list) and (isinstance(one, dict) or isinstance(one[0], dict))
-            for deeper in places(one, place)
+            for place, item in inner
+            if isinstance(item, dict | list)
+            and (isinstance(item, dict) or isinstance(item[0], dict))
+            for deeper in places(item, place)
         ]
 
     for place in places(tomllib.loads(MAPPING), ()):

@@ -64,17 +64,17 @@ def review(**members: Any) -> dict[str, Any]:
 
 def test_a_table_captured_by_debezium(tmp_path: Path) -> None:
     rules = mapping(tmp_path)
-    one = row(5, 3)
+    review = row(5, 3)
     hidden = row(5, 3, status="hidden")
     values = [
-        change("r", one, 10),
+        change("r", review, 10),
         change("c", row(6, 3, status="draft"), 11),
-        change("u", {**one, "body": None}, 12, schemas=False),
+        change("u", {**review, "body": None}, 12, schemas=False),
         change("u", hidden, 13),
-        change("d", one, 14),
+        change("d", review, 14),
         None,
     ]
-    records = [Record(TOPIC, 0, i, 0, key(one), value) for i, value in enumerate(values)]
+    records = [Record(TOPIC, 0, i, 0, key(review), value) for i, value in enumerate(values)]
     snapshot, draft, edited, unpublished, deleted, tombstone = decode(
         records, LIMITS, mapping=rules
     )
@@ -593,7 +593,7 @@ def test_a_null_value_deletes_by_default_only_if_the_key_is_the_id_in_every_rule
 ) -> None:
     """An id that a rule makes of the key is that of another entity."""
     rule = '[[topic.t.rule]]\nwhen = {{ a = {} }}\nemit = "entity.deleted"\nentity_id = {}'
-    rules = [rule.format(number, one) for number, one in enumerate(entity_ids)]
+    rules = [rule.format(number, path) for number, path in enumerate(entity_ids)]
     text = "\n".join(["[topic.t]", *rules, '[[topic.t.rule]]\nemit = "ignore"'])
     record = Record("t", 0, 7, 9, b"81", None)
     (found,) = decode([record], LIMITS, mapping=mapping(tmp_path, text, "t"))
@@ -735,10 +735,10 @@ def test_a_batch_of_cloudevents_has_the_events_of_its_members(tmp_path: Path) ->
     with pytest.raises(BadEvent, match="a member of the batch is not a CloudEvent"):
         rules.read_all(late)
     said = record._replace(headers=(("content-type", b"application/cloudevents-batch+json"),))
-    for one in (record, said):
-        first, second = rules.read_all(one)
+    for member in (record, said):
+        first, second = rules.read_all(member)
         assert (first.entity_id, second.entity_id) == ("B0", "B1")
-        (both,) = decode([one], LIMITS, mapping=rules)
+        (both,) = decode([member], LIMITS, mapping=rules)
         assert isinstance(both, list)
         assert [type(event) for event in both] == [ReviewUpserted, ReviewDeleted]
     assert rules.read_all(said._replace(value=b"[]")) == []
@@ -844,7 +844,7 @@ def test_a_rule_with_several_events(tmp_path: Path) -> None:
 def test_a_rule_for_each_member_of_a_list(tmp_path: Path) -> None:
     lines = [{"sku": sku, "line": line, "review": "Fine."} for line, sku in enumerate("AB")]
     found = several(tmp_path, {"op": "order", "order": 9, "lines": lines})
-    assert [(one.entity_id, one.review_id) for one in found] == [("A", "9-0"), ("B", "9-1")]
+    assert [(event.entity_id, event.review_id) for event in found] == [("A", "9-0"), ("B", "9-1")]
     for empty in ([], None):
         assert several(tmp_path, {"op": "order", "lines": empty}) == []
     for wrong, detail in (
@@ -869,7 +869,7 @@ def test_conditions_on_items_choose_the_members(tmp_path: Path) -> None:
     for some, entities in ((lines, ["B"]), (lines[:1], [])):
         value = json.dumps({"op": "order", "order": 9, "lines": some}).encode()
         found = rules.read_all(Record("t", 0, 7, 9, b"k", value))
-        assert [one.entity_id for one in found] == entities
+        assert [event.entity_id for event in found] == entities
 
 
 @pytest.mark.parametrize(("key", "differs"), [(b'{"p": "B1"}', True), (b'{"p": "B0"}', False)])

@@ -93,7 +93,7 @@ class Notes:
         """The process whose fiber runs."""
         assert Fiber.current is not None
         siblings = Fiber.current.siblings
-        return next(one for one in self.world._processes() if one.fibers is siblings)
+        return next(process for process in self.world._processes() if process.fibers is siblings)
 
     def note_call(self, stage: str, epoch: int, is_accepted: bool) -> None:
         """Brokers act on a call of a commit."""
@@ -105,7 +105,7 @@ class Notes:
 
 
 def _fence(notes: Notes, fence: Any, broker: Broker, producer: Any) -> None:
-    (name,) = (name for name, one in broker._producers.items() if one is producer)
+    (name,) = (name for name, transaction in broker._producers.items() if transaction is producer)
     notes.line("expire", name[-1])
     fence(broker, producer)
 
@@ -184,7 +184,7 @@ def _rebalance(notes: Notes, step: Any, world: World, shuffle: int) -> None:
 def _generation(notes: Notes, begin: Any, world: World) -> None:
     begin(world)
     members = list(world.broker.group.members.values())
-    owners = {p: one.name[1:] for one in members for p in one.assignment.actives}
+    owners = {p: member.name[1:] for member in members for p in member.assignment.actives}
     notes.line("generation", *(owners.get(p, members[0].name[1:]) for p in range(PARTITIONS)))
 
 

@@ -138,8 +138,8 @@ def test_those_used_longest_ago_leave_first():
     assert driver.pool.evict(driver.pool.memory_bytes - 1) == 1
     absent = []
     batch = [delete(at, "r", entity_id=entity) for at, entity in enumerate("abc", 4)]
-    batch = [one._replace(partition=0) for one in batch]
-    driver.take(batch, lambda one: absent.append(one.key) or ())
+    batch = [record._replace(partition=0) for record in batch]
+    driver.take(batch, lambda record: absent.append(record.key) or ())
     assert absent == [b"b"]
     driver.pool.forget({0})
     assert (len(driver.pool), driver.pool.memory_bytes) == (0, 0)
@@ -152,9 +152,9 @@ def test_words_that_take_too_much_are_forgotten():
     held = [0]
     for at in range(100):
         text = " ".join(f"{at}x{word}" for word in range(2000))
-        one = upsert(at, "r", (text, vector))
+        review = upsert(at, "r", (text, vector))
         driver.pool.take(
-            [one], [0], {}, lambda *_: (), lambda _, tag, texts: [(0, [])] * len(texts)
+            [review], [0], {}, lambda *_: (), lambda _, tag, texts: [(0, [])] * len(texts)
         )
         held.append(driver.pool.memory_bytes)
         driver.pool.evict(1 << 30)
@@ -225,8 +225,8 @@ def test_phrases_at_their_thresholds(monkeypatch):
     phrases = [([5, 0, 0], 0.6), ([0, 9, 0], 1), ([10, 0, 0], 0), ([0, 5, 0], 0.8)]
     for some in (phrases, phrases[:2], phrases[::-1], phrases[3:]):
         facets = [
-            Facet(str(at), vectors=(base64_vector(one),), threshold=threshold, k=5)
-            for at, (one, threshold) in enumerate(some)
+            Facet(str(at), vectors=(base64_vector(vector),), threshold=threshold, k=5)
+            for at, (vector, threshold) in enumerate(some)
         ]
         run(1, 0, most_sentences=300, **of_facets(facet_criteria(Definitions(facets), 3, None)))
 

@@ -58,10 +58,10 @@ def test_known_texts_equal_pythons(seed):
     offsets, held = count(), 0
     for _ in range(40):
         batch = [event(random, next(offsets)) for _ in range(random.choice([1, 1, 3, 9]))]
-        one, other = python.run_whole(*batch), native.run_whole(*batch)
-        assert one.messages == other.messages
-        assert in_any_order(one.rows[0]) == in_any_order(other.rows[0])
-        assert counted(one.stats) == counted(other.stats)
+        done, other = python.run_whole(*batch), native.run_whole(*batch)
+        assert done.messages == other.messages
+        assert in_any_order(done.rows[0]) == in_any_order(other.rows[0])
+        assert counted(done.stats) == counted(other.stats)
         held += len(native.processor._native)
         for text in sorted(stores[0].kept):
             for store in stores if random.random() < 0.1 else ():

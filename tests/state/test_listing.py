@@ -144,15 +144,15 @@ def test_those_with_the_most_reviews_of_several_workers_first(shares, limit, pat
         after = page.after
         if after is None:
             break
-    assert {one.entity_id: one.reviews for one in found}.items() <= reviews.items()
-    greatest = sorted((one.reviews for one in found), reverse=True)[:limit]
+    assert {entity.entity_id: entity.reviews for entity in found}.items() <= reviews.items()
+    greatest = sorted((entity.reviews for entity in found), reverse=True)[:limit]
     assert greatest == sorted(reviews.values(), reverse=True)[:limit]
 
 
 def test_the_ids_most_like_another():
     rows = {0: stored(sorted(["hotel-1", "hotel-2", "B00X", "villa", "x" * 300]))}
     page = read_page(rows, EntitySearch(near="Hotle-2"), 2)
-    assert [one.entity_id for one in page.entities] == ["hotel-2", "hotel-1"]
+    assert [entity.entity_id for entity in page.entities] == ["hotel-2", "hotel-1"]
     assert (page.after, page.searched) == (None, 5)
 
 

@@ -52,11 +52,13 @@ WRONG = (
 
 @pytest.mark.parametrize("path", ["/status", "/entities", "/entities/x/summary", "/", "/nowhere"])
 def test_every_address_but_probes_and_metrics_needs_a_token(path: str) -> None:
-    wrong = [(path, {"Authorization": one}) for one in WRONG]
+    wrong = [(path, {"Authorization": header}) for header in WRONG]
     assert statuses(SETTINGS, (path, {}), *wrong) == [401] * (1 + len(WRONG))
-    right = [(path, {"Authorization": f"{one}"}) for one in (f"Bearer {TOKEN}", f"bearer  {NEXT}")]
+    right = [
+        (path, {"Authorization": f"{header}"}) for header in (f"Bearer {TOKEN}", f"bearer  {NEXT}")
+    ]
     assert statuses(SETTINGS, *right) == [404 if path == "/nowhere" else 200] * 2
-    assert statuses(SETTINGS, *((one, {}) for one in PROBES)) == [200] * 3
+    assert statuses(SETTINGS, *((path, {}) for path in PROBES)) == [200] * 3
 
 
 def test_a_refusal_says_what_is_missing_and_nothing_of_the_token() -> None:
@@ -109,10 +111,10 @@ def test_a_limit_at_the_owner_counts_the_client_and_is_passed_on() -> None:
 
 
 def test_each_client_has_its_own_burst_and_probes_have_no_limit() -> None:
-    one, other = ({"X-Forwarded-For": name} for name in ("192.0.2.7", "192.0.2.8"))
-    asked = [("/status", one)] * 3 + [("/status", other), ("/entities/x/summary", one)]
+    client, other = ({"X-Forwarded-For": name} for name in ("192.0.2.7", "192.0.2.8"))
+    asked = [("/status", client)] * 3 + [("/status", other), ("/entities/x/summary", client)]
     assert statuses(LIMITED, *asked) == [200, 200, 429, 200, 429]
-    assert statuses(LIMITED, *[("/healthz", one)] * 5, ("/metrics", one)) == [200] * 6
+    assert statuses(LIMITED, *[("/healthz", client)] * 5, ("/metrics", client)) == [200] * 6
 
 
 def test_without_proxies_nobody_can_say_that_he_is_another() -> None:
@@ -160,7 +162,7 @@ def test_the_client_is_the_last_that_is_no_proxy(remote: str, forwarded: str, cl
 
 @given(
     st.lists(st.one_of(st.ip_addresses().map(str), st.text(max_size=20)), max_size=5),
-    st.ip_addresses(v=4).map(str).filter(lambda one: ip_address(one) not in PROXIES[0]),
+    st.ip_addresses(v=4).map(str).filter(lambda address: ip_address(address) not in PROXIES[0]),
 )
 def test_nothing_that_a_client_writes_makes_it_another(hops: list[str], client: str) -> None:
     """A proxy appends the address that it sees."""

@@ -445,8 +445,8 @@ def test_a_port_that_is_taken_is_said_in_one_line():
 def test_addresses_of_both_families(host, clients):
     with bind(host, 0) as listener:
         port = listener.getsockname()[1]
-        for one in clients:
-            socket.create_connection((one, port), PATIENCE_SECONDS).close()
+        for client in clients:
+            socket.create_connection((client, port), PATIENCE_SECONDS).close()
         with pytest.raises(SetupError, match=re.escape(f"listen on {host_port(host, port)} (Addr")):
             check_port(host, port)
 

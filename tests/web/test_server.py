@@ -207,7 +207,9 @@ def test_a_stream_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def logged_once(caplog: pytest.LogCaptureFixture) -> bool:
     """Whether the only line is the one about connections."""
-    return [one.split(": ")[1] for one in caplog.messages] == ["more than 3 were open at once"]
+    return [message.split(": ")[1] for message in caplog.messages] == [
+        "more than 3 were open at once"
+    ]
 
 
 def test_idle_connections_past_the_limit_make_room_the_oldest_first(

@@ -220,8 +220,8 @@ def hidden_rules(rules: Sequence[Rule]) -> list[tuple[int, list[int]]]:
 
 def _hiding(rule: Rule, earlier: Sequence[Rule]) -> list[int]:
     """The earlier rules that hide a rule: one, or one for each value of one of its conditions."""
-    if (one := _first_hiding(rule, earlier)) is not None:
-        return [one]
+    if (hidden := _first_hiding(rule, earlier)) is not None:
+        return [hidden]
     for at, condition in enumerate(rule.conditions):
         others = rule.conditions[:at] + rule.conditions[at + 1 :]
         hiding = set()

@@ -36,16 +36,20 @@ def known_reviews(
             tag, own = event.details.language, event.review_id.encode()
             language = "" if facets is None else facets.language_of(texts_of(event), tag)
             split = split_review(own, event, limits, language, embedder.split, reads)
-            if not isinstance(split, Rejected) and all(one.vector is None for one in split[0]):
+            if not isinstance(split, Rejected) and all(
+                sentence.vector is None for sentence in split[0]
+            ):
                 found[i] = language, language_code(tag) or language, *split
-    texts = {one.text: None for _, _, sentences, _ in found.values() for one in sentences}
+    texts = {sentence.text: None for _, _, sentences, _ in found.values() for sentence in sentences}
     embedder.missing([*texts])  # looks them up
     known = {}
     for i, (language, counted, sentences, cut) in found.items():
-        vectors = [embedder.vectors.get(one.text) for one in sentences]
-        some = b"".join(one.astype("<i2").tobytes() for one in vectors if one is not None)
+        vectors = [embedder.vectors.get(sentence.text) for sentence in sentences]
+        some = b"".join(vector.astype("<i2").tobytes() for vector in vectors if vector is not None)
         if len(some) == 2 * limits.dimension * len(sentences):
-            plain = [(one.ordinal, one.text, one.label_bits) for one in sentences]
+            plain = [
+                (sentence.ordinal, sentence.text, sentence.label_bits) for sentence in sentences
+            ]
             known[i] = KnownReview(plain, some, language, counted, cut)
     return known
 

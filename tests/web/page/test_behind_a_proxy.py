@@ -109,5 +109,5 @@ def test_the_page_works_behind_it(site: tuple[Site, str], tmp_path: Path) -> Non
         tab.wait("document.querySelector('.state')?.textContent === 'live'")
         assert tab.evaluate("location.pathname") == f"{PATH}/"
         assert tab.complaints == []
-        assert [one for one in tab.requested if not one.startswith(url)] == []
+        assert [url_asked for url_asked in tab.requested if not url_asked.startswith(url)] == []
         assert len(tab.requested) > 10

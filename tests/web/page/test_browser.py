@@ -40,7 +40,7 @@ LONG = "A sentence that goes on for longer than its box is high. " * 60
 
 def published(number: int, date: str) -> PublishedChange:
     """The change of this number of an entity, on that date."""
-    one = f"r{number}#0"
+    identifier = f"r{number}#0"
     return PublishedChange(
         partition=0,
         offset=number,
@@ -53,9 +53,9 @@ def published(number: int, date: str) -> PublishedChange:
         incomplete=False,
         occurred_at=date,
         cause=msgspec.to_builtins(BODY.cause),
-        added=[one],
+        added=[identifier],
         removed=[],
-        added_texts={one: LONG},
+        added_texts={identifier: LONG},
         removed_texts={},
         sentences=number,
         sentence_count=number,
@@ -297,8 +297,8 @@ def axe(tab: Tab) -> None:
     tab.evaluate(f"{AXE};0")
     found = tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
     violations = [
-        (one["id"], one["impact"], [node["html"][:200] for node in one["nodes"]])
-        for one in found["violations"]
+        (finding["id"], finding["impact"], [node["html"][:200] for node in finding["nodes"]])
+        for finding in found["violations"]
     ]
     assert violations == [], json.dumps(violations, indent=1)
 
@@ -360,7 +360,7 @@ def test_a_switch_of_languages(site: StaysSite, browser: Browser) -> None:
 
     tab.evaluate(f"{switch}.children[2].click()")
     names = "[...document.querySelectorAll('.facets h2')].map((one) => one.innerText)"
-    all_names = [f"{one.name} ({one.language})" for one in facets]
+    all_names = [f"{facet.name} ({facet.language})" for facet in facets]
     assert tab.evaluate(names) == all_names
     assert EASY in tab.text(chart)
     tab.evaluate(f"{switch}.children[1].focus()")
@@ -434,7 +434,7 @@ def test_the_overview_is_first_and_each_quote_leads_to_its_review(
     assert second.startswith(f"place 8 reviews {arabic}")
     links = "[...document.querySelectorAll('.overview a')].map((one) => one.href)"
     assert tab.evaluate(links) == [
-        f"https://shop.example/x#{one}" for one in ("r%201%2F%3F", "r9", "r5")
+        f"https://shop.example/x#{review_path}" for review_path in ("r%201%2F%3F", "r9", "r5")
     ]
     of_arabic = "[...document.querySelectorAll('.overview .quoted')].at(-1)"
     assert tab.evaluate(f"getComputedStyle({of_arabic}).direction") == "rtl"
@@ -687,9 +687,9 @@ def test_dates_without_a_time_and_the_axis_of_time(site: StaysSite, browser: Bro
     """The second of three changes is two days after the first, the third two years."""
     tab = browser.open(f"{site.url}#/entity/x?view=ranking")
     tab.wait("document.querySelectorAll('.chart .step').length === 3")
-    first, second, third = (one.split("written ")[1] for one in reversed(times(tab)))
+    first, second, third = (time.split("written ")[1] for time in reversed(times(tab)))
     assert (first, second, third) == ("Aug 7, 2016", "Aug 9, 2016", "Jun 17, 2018")
-    assert all(one.startswith("Nov 24, 2026, ") for one in times(tab))  # when they arrived
+    assert all(time.startswith("Nov 24, 2026, ") for time in times(tab))  # when they arrived
     at = tab.evaluate(
         "[...document.querySelectorAll('.chart .step')].map((one) => "
         "Number(one.style.getPropertyValue('--a')))"
@@ -774,7 +774,7 @@ def test_axe_finds_nothing(
     tab.close()
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(ink: str, other: str) -> float:
     """The contrast ratio of two colours like `rgb(1, 2, 3)`, as WCAG defines it."""
 
     def luminance(colour: str) -> float:
@@ -782,5 +782,5 @@ def contrast(one: str, other: str) -> float:
         linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    darker, lighter = sorted((luminance(one), luminance(other)))
+    darker, lighter = sorted((luminance(ink), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)

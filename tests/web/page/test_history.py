@@ -50,7 +50,7 @@ async def test_those_who_wait_share_one_reading_and_none_that_has_begun() -> Non
     waiting[0].cancel()  # the others wait on
     readings.go_on.release(3)
     assert (await first).looked_at == 1
-    assert [(await one).looked_at for one in waiting[1:]] == [2, 2]
+    assert [(await reading).looked_at for reading in waiting[1:]] == [2, 2]
     assert (await other).looked_at == 3
     assert readings.begun == [("a", None), ("a", None), ("a", 5)]
 
@@ -60,9 +60,9 @@ async def test_a_reading_that_fails_fails_for_who_waited_and_nobody_after() -> N
     waiting = [asyncio.ensure_future(readings.read("broken", None)) for _ in range(2)]
     await begun(readings, 1)
     readings.go_on.release(3)
-    for one in waiting:
+    for reading in waiting:
         with pytest.raises(NoHistory):
-            await one
+            await reading
     again = asyncio.ensure_future(readings.read("broken", None))
     with pytest.raises(NoHistory):
         await again
@@ -78,7 +78,7 @@ async def test_not_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoHistory, match="too many requests"):
         await readings.read("b", 3)
     readings.go_on.release(3)
-    assert [(await one).looked_at for one in taken] == [1, 2, 3]
+    assert [(await reading).looked_at for reading in taken] == [1, 2, 3]
 
 
 async def test_without_facets_there_is_no_history_of_them() -> None:

@@ -149,7 +149,9 @@ def test_only_a_workers_answers_are_handed_on(status: int, body: str | bytes) ->
             async with client.get("/entities/x/summary") as answer:
                 assert (answer.status, answer.content_type) == (503, "application/json")
             async with client.get("/page/entities") as answer:
-                assert [one["partitions"] for one in (await answer.json())["missing"]] == [[2]]
+                assert [worker["partitions"] for worker in (await answer.json())["missing"]] == [
+                    [2]
+                ]
 
     served(ask, site)
 
@@ -216,11 +218,11 @@ def test_an_entity_of_another_worker_and_a_page_of_both() -> None:
             assert answer.status == 404
         async with client.get("/page/entities") as answer:
             body = await answer.json()
-        assert {one["entity_id"] for one in body["entities"]} >= {"x"}
+        assert {entity["entity_id"] for entity in body["entities"]} >= {"x"}
         async with client.get("/page/entities?order=reviews&limit=1") as answer:
             (most,) = (await answer.json())["entities"]
         assert most["entity_id"] == "there"
-        assert [(one["url"], one["partitions"]) for one in body["missing"]] == [
+        assert [(worker["url"], worker["partitions"]) for worker in body["missing"]] == [
             ("http://127.0.0.1:9", [3])
         ]
         second.state.owner = (False, url)  # it has just let go of it

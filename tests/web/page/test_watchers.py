@@ -50,7 +50,7 @@ async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> No
     watchers = Watchers(feed)
     with (
         watchers.one_more(None) as all_of_it,
-        watchers.one_more(b"a") as one,
+        watchers.one_more(b"a") as watcher,
         watchers.one_more(b"b") as other,
     ):
         feed.committed([change("a"), change("c"), Message("out", 0, b"a", None, [])])
@@ -63,9 +63,9 @@ async def test_everything_in_short_and_an_entity_in_full(feed: ChangeFeed) -> No
             ("c", False),
             ("a", True),
         ]
-        assert news["changes"][0]["text"] in [one.text for one in BODY.sentences]
+        assert news["changes"][0]["text"] in [sentence.text for sentence in BODY.sentences]
         assert news["changes"][0]["subject"] == ""
-        frame = await one.next(PATIENCE_SECONDS)
+        frame = await watcher.next(PATIENCE_SECONDS)
         assert frame is not None
         assert events(frame) == [("change", json.loads(encode(BODY))), ("change", None)]
         assert await other.next(0.01) == b""
@@ -101,19 +101,19 @@ async def test_with_facets_everything_in_short_is_by_subject() -> None:
         frame = await watcher.next(PATIENCE_SECONDS)
     assert frame is not None
     ((_, short),) = events(frame)
-    assert [(one["subject"], one["text"]) for one in short["changes"]] == [
+    assert [(change["subject"], change["text"]) for change in short["changes"]] == [
         ("noise", loud.text[: module.SHOWN_CHARACTERS]),
         ("wifi", None),
     ]
-    assert [one["review_count"] for one in short["changes"]] == [872, 872]
+    assert [change["review_count"] for change in short["changes"]] == [872, 872]
 
 
 async def test_facets_of_an_entity_are_events_of_their_own(feed: ChangeFeed) -> None:
     """Who follows everything hears of summaries alone."""
-    with Watchers(feed).one_more(b"a") as one:
+    with Watchers(feed).one_more(b"a") as watcher:
         news = [Message("facets", 0, b"a", value, []) for value in (b'{"n":1}', None)]
         feed.committed([*news, change("a")])
-        frame = await one.next(PATIENCE_SECONDS)
+        frame = await watcher.next(PATIENCE_SECONDS)
     assert frame is not None
     assert events(frame) == [
         ("change", json.loads(encode(BODY))),

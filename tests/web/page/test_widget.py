@@ -164,7 +164,7 @@ def test_it_shows_the_overview_on_a_strict_page(
     assert text.index("Pros") < text.index(EASY) < text.index("Cons") < text.index(HOSTILE)
     links = f"[...{ROOT_OF}.querySelectorAll('a')].map((one) => one.href)"
     ids = ("r%201%2F%3F", "r9", "r7", "r%201%2F%3F", "r5")
-    assert tab.evaluate(links) == [f"https://shop.example/B00X#{one}" for one in ids]
+    assert tab.evaluate(links) == [f"https://shop.example/B00X#{identifier}" for identifier in ids]
     hebrew = f"[...{ROOT_OF}.querySelectorAll('.quotes p')].at(-1)"
     assert tab.evaluate(f"getComputedStyle({hebrew}).direction") == "rtl"
     radius = f"getComputedStyle({ROOT_OF}.querySelector('section')).borderTopLeftRadius"

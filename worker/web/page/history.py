@@ -93,7 +93,9 @@ class RecentHistory:
                     for record in messages
                     if record.key == key
                 )
-                shown = (one for one in found if one.body is None or one.body.k)  # no pros and cons
+                shown = (
+                    change for change in found if change.body is None or change.body.k
+                )  # no pros and cons
                 one_more = [
                     PublishedChange.of(step) for step in last_steps(shown, MOST_CHANGES + 1)
                 ]
