@@ -16,7 +16,8 @@ def write(site: Path, pages: Path, config: Path) -> None:
     about = yaml.safe_load(config.read_text("utf-8"))
     lines = [f"# {about['site_name']}", "", f"> {_summary(pages / 'README.md')}"]
     for section in about["nav"]:
-        for title, names in section.items():
+        for title, labelled in section.items():
+            names = [name for page in labelled for name in page.values()]
             lines += ["", f"## {title}", "", *(_line(pages, name) for name in names)]
             for name in names:
                 target = site / name
