@@ -262,6 +262,7 @@ _OVERVIEW: Final[dict[str, Any]] = {
         }
     ],
     "facets": _FACETS["facets"],
+    "languages": {"en": 214, "nl": 26},
     "partition": 3,
     "next_offset": 992,
 }

@@ -169,7 +169,7 @@ def test_a_cut_letter_whose_original_is_not_there_cannot_be_sent(
 
 
 @pytest.mark.parametrize(
-    ("one", "input_topic", "why"),
+    ("foreign", "input_topic", "why"),
     [
         (DeadLetter.of(Stored(LONG, {})), topic(), "headers do not say where it came from"),
         (letter(LONG), topic(name="others"), "it came from reviews, the input topic is others"),

@@ -74,9 +74,9 @@ def mapping(folder: Path, text: str = MAPPING, topic: str = TOPIC) -> TopicMappi
     return load_mapping(written(folder, text))[topic]
 
 
-def written(folder: Path, text: str = MAPPING) -> Path:
+def written(folder: Path, text: str = MAPPING, name: str = "mapping.toml") -> Path:
     """A mapping file with this text."""
-    file = folder / "mapping.toml"
+    file = folder / name
     file.write_text(text)
     return file
 
@@ -146,16 +146,25 @@ def events(record):
     change = (record.value or {}).get("payload", record.value)
     if change is None:
         return None
-    row = change["before"] if change["op"] == "d" else change["after"]
-    version = change["source"]["lsn"]
-    found = {"entity_id": row["product_id"], "review_id": row["id"], "review_version": version}
-    if change["op"] != "d" and row["status"] == "published":
-        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row["updated_at"])
-        own = {"sentences": row["sentences"], "rating": row["stars"], "occurred_at": time}
-        return {"type": "review.upserted", **found, **own}
-    return {"type": "review.deleted", **found} if change["op"] in "ud" else []
+    before, after, version = change["before"], change["after"], change["source"]["lsn"]
+    if change["op"] == "d":
+        return about(before, version)
+    found = []
+    if change["op"] == "u" and before and before["product_id"] != after["product_id"]:
+        found.append(about(before, version))
+    if after["status"] == "published":
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=after["updated_at"])
+        own = {"sentences": after["sentences"], "rating": after["stars"], "occurred_at": time}
+        found.append({**about(after, version), "type": "review.upserted", **own})
+    elif change["op"] == "u":
+        found.append(about(after, version))
+    return found
+
+def about(row, version):
+    ids = {"entity_id": row["product_id"], "review_id": row["id"]}
+    return {"type": "review.deleted", **ids, "review_version": version}
 """
-"""The mapping WITH_VECTORS in Python."""
+"""The mappings WITH_VECTORS and MOVING in Python."""
 
 
 MOVING = WITH_VECTORS.replace(

@@ -21,6 +21,7 @@ from tests.harness.armed import BRIDGE_STEPS, Order
 from tests.harness.broker import KafkaBroker
 from tests.harness.damage import delete_topic, make_anew
 from tests.harness.debezium import (
+    FUNCTION,
     MOVING,
     Step,
     bodies,
@@ -47,9 +48,11 @@ FROZEN_SECONDS = 8
 """Past the session, within the transaction's timeout."""
 
 
-def prepared(site: Pipeline, source: str, bridges: int) -> list[WorkerProcess]:
+def prepared(
+    site: Pipeline, source: str, bridges: int, mapping: str = MOVING, name: str = "mapping.toml"
+) -> list[WorkerProcess]:
     """Bridges of a new topic, started; they take orders."""
-    file = written(site.directory, MOVING.replace("shop.public.reviews", source))
+    file = written(site.directory, mapping.replace("shop.public.reviews", source), name)
     site.broker.create_topic(source, SOURCE_PARTITIONS)
     made = [
         WorkerProcess(
@@ -133,11 +136,18 @@ def check(site: Pipeline, source: str, history: list[Step], letters: int = 0) ->
     assert last_sets(published) == last_sets(expected(history))
 
 
-def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
-    source = "flowing.shop"
-    with pipeline(kafka, "flowing", tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
+@pytest.mark.parametrize(
+    ("mapping", "file", "reason"),
+    [(MOVING, "mapping.toml", "unknown_type"), (FUNCTION, "shop.py", "bad_field")],
+)
+def test_bridge_and_worker(
+    kafka: KafkaBroker, tmp_path: Path, mapping: str, file: str, reason: str
+) -> None:
+    name = f"flowing-{reason}"
+    source = f"{name}.shop"
+    with pipeline(kafka, name, tmp_path, partitions=PARTITIONS, settings=SETTINGS) as site:
         feed = Feed(site, source, seed=4)
-        (bridge,) = prepared(site, source, 1)
+        (bridge,) = prepared(site, source, 1, mapping, file)
         site.start()
         feed(600)
         feed.send_unknown()
@@ -148,7 +158,7 @@ def test_bridge_and_worker(kafka: KafkaBroker, tmp_path: Path) -> None:
         site.wait_caught_up()
         site.stop()  # with exit code 0
         check(site, source, feed.sent, letters=1)
-        assert f"1 unknown_type; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
+        assert f"1 {reason}; `COVERSUMM_DLQ_TOPIC={source}.dlq " in bridge.log_text()
 
 
 @pytest.mark.long

@@ -58,9 +58,7 @@ COMMANDED = [example for example in EXAMPLES if example.commands and "framed" in
 def test_a_debezium_stream_keyed_by_entity(
     kafka: KafkaBroker, tmp_path: Path, name: str, text: str, rule: str
 ) -> None:
-    file = written(tmp_path, text)
-    if name == "function":
-        file = file.rename(tmp_path / "shop.py")
+    file = written(tmp_path, text, "shop.py" if text is FUNCTION else "mapping.toml")
     history = list(steps(400, PRODUCTS, DIMENSION, seed=1))
     with pipeline(
         kafka,

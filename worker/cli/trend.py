@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from worker.cli.group import new_command
 from worker.cli.options import check_utf8, data_dir_option, url_option
@@ -93,6 +92,8 @@ def _served(url: str, by: str) -> Iterator[dict[str, Any]]:
 
 def _stored(data_dir: Path, by: str) -> Iterator[dict[str, Any]]:
     """The trend of each entity, from its rows. Raises SetupError, StateError."""
+    from msgspec import to_builtins
+
     from worker.processing.entity_view import Extent, Source
     from worker.processing.trend import Trend
     from worker.state.entity import EntityRows
@@ -109,7 +110,7 @@ def _stored(data_dir: Path, by: str) -> Iterator[dict[str, Any]]:
             for name, header in find_entities(part.rows):
                 entity = EntityRows(part.rows, name, header.incarnation, part.dimension)
                 sets = part.k, part.distinct, part.by_text, 1
-                yield msgspec.to_builtins(Trend(by).read(Source(entity, header, *sets, Extent())))
+                yield to_builtins(Trend(by).read(Source(entity, header, *sets, Extent())))
 
 
 def _risen(trends: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

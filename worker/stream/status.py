@@ -216,12 +216,10 @@ class WorkerStatus:
 
     def not_yet(self, entity_id: str) -> str:
         """How far the entity's partition is behind, in words; empty if it reads what has come
-        within `BEHIND_SECONDS`, and has had a record.
+        within `BEHIND_SECONDS`.
         """
         partition = partition_of(entity_id, self._partitions)
         lag, waits = self.lag().get(partition), self.oldest_unprocessed_seconds().get(partition)
-        if lag == 0 and self._assignment.positions.get(partition) == 0:
-            return "not yet: no record has come"
         if lag == 0 or (waits is not None and waits < BEHIND_SECONDS):
             return ""
         return "not yet: " + (f"{many(lag, 'records')} behind" if lag else "reading is to begin")

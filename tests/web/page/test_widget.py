@@ -53,7 +53,7 @@ class Shop:
     async def ask(self, entity_id: str, question: Question, vector: Any) -> Any:
         self.questions.append(question.text)
         if question.text == "busy":
-            raise TooManyQuestions
+            raise TooManyQuestions(1)
         sentence = AnswerSentence(0, "r9#0", "r9", HOSTILE, 2.0, "2026-06-03T00:00:00Z", None, 0.6)
         found = () if "gold" in question.text else (sentence,)
         return replace(ANSWER, answered=bool(found), sentences=found)
