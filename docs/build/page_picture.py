@@ -30,7 +30,10 @@ def main() -> int:
     with subprocess.Popen(command, cwd=ROOT, env=environment) as served:
         try:
             _wait(f"http://127.0.0.1:{port}/entities/{quote(STAY)}/summary", served)
-            with TemporaryDirectory() as folder, Browser(Path(folder)) as browser:
+            with (
+                TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+                Browser(Path(folder)) as browser,
+            ):
                 tab = browser.open(f"http://127.0.0.1:{port}/#/entity/{quote(STAY)}")
                 for text in (f"{REVIEWS} reviews", "mentions"):  # its counts, then its overview
                     tab.wait(f"document.body.innerText.includes('{text}')")
