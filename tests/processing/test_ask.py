@@ -168,7 +168,7 @@ def test_what_speaks_of_a_facets_only_phrase_is_in_the_facet(history, vector):
     """The reviews are those of the facet. The answer is its sentences, nearest to the phrase first,
     without fragments, questions and near copies.
     """
-    facet = Facet("asked", vectors=(packed(vector),), threshold=LIMITS.about)
+    facet = Facet("asked", vectors=(packed(vector),), threshold=LIMITS.about, k=100)
     criteria = facet_criteria(Definitions([facet]), DIMENSION, None)
     driver = Driver(config(facets=criteria, facets_topic="facets", k=50))
     events = [event(0, "z", {"sentences": [("a b", vector)]})]

@@ -19,6 +19,9 @@ Measured, one worker, embeddings in the events (384 numbers, base64), k = 20:
                             measured
     cold                    the first event, after a restart, of an entity with 100,000 sentences:
                             until its change can be read
+    questions               what ten questions a second cost a backlog, and how long answers take;
+                            of entities of 300, 2,600 and 27,000 sentences of real reviews; a record
+                            of its own
     start                   on an empty state, from the process's start to ready; without an engine
                             and with the default one
 
@@ -40,6 +43,7 @@ from tests.bench.worker import facets
 from tests.bench.worker.budget import budget
 from tests.bench.worker.contenders import contenders
 from tests.bench.worker.latency import half_load, hot
+from tests.bench.worker.questions import questions
 from tests.bench.worker.restore import restore
 from tests.bench.worker.starts import cold_touch, start_to_ready
 from tests.bench.worker.throughput import throughput
@@ -59,7 +63,7 @@ TARGETS = {
     "start_to_ready_s": 5.0,
 }
 """To the base, without a unit; absolute with one."""
-PARTS = (*WORKLOADS, "facets", "restore", "hot", "half", "cold", "start")
+PARTS = (*WORKLOADS, "facets", "restore", "hot", "half", "cold", "questions", "start")
 HOT_EVENTS_PER_S = 1000
 RESULTS = Path(__file__).parents[1] / "results" / "worker.json"
 
@@ -96,6 +100,10 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             )
         if "cold" in wanted:
             report["cold_entity"] = cold_touch(broker, folder / "cold", given.sentences)
+        if "questions" in wanted:
+            report["questions"] = questions(
+                broker, folder / "questions", given.rounds, given.events, given.data
+            )
         if "hot" in wanted:
             report["hot"] = hot(
                 broker, folder / "hot", given.sentences, HOT_EVENTS_PER_S, given.seconds
@@ -157,6 +165,8 @@ def main() -> int:
         path = given.out.with_name("worker_facets.json")
         write(path, report | {"targets": facets.TARGETS} | of_facets)
         tell(facets.TARGETS, facets.against_targets(of_facets), path)
+    if asked := found.pop("questions", None):
+        write(given.out.with_name("questions.json"), began("tests.bench.worker") | asked)
     if not found:
         return 0
     report |= found
