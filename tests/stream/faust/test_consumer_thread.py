@@ -33,12 +33,12 @@ from worker.stream.faust.group_client import JOIN_MARGIN_SECONDS, REQUEST_SECOND
 @pytest.fixture
 def consumer(tmp_path: Path) -> Iterator[Any]:
     """A guarded consumer with its own thread, not started."""
+    asyncio.set_event_loop(loop := asyncio.new_event_loop())  # Faust asks for the current one
     app = make_app(tmp_path, consumer_group_instance_id=INSTANCE, broker_rebalance_timeout=60.0)
 
     async def nothing(*_: Any, **__: Any) -> None:
         pass
 
-    loop = asyncio.new_event_loop()
     transport = GuardedTransport(app.conf.broker_consumer, app, Parts(tmp_path).worker())
     yield GuardedConsumer(transport, nothing, nothing, nothing, loop=loop)
     loop.close()
