@@ -310,7 +310,9 @@ def test_send_writes_the_events_of_lines(
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     embedded_broker.create_topic(topic, 1)
     assert execute(["send", lines_file, "--mapping", function, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sent"] == 4
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["sent"] == 4
+    assert "warning: rating was left out of 3 events" in captured.err
     arrived = read_topic(servers, topic)
     assert [message.key for message in arrived] == [b"7", b"7", b"8", b"8"]
     assert json.loads(arrived[0].value) == {

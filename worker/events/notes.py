@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 LEFT_OUT: Final = "left out"  # a member whose value a mapping could not read
@@ -28,6 +29,11 @@ class Notes(threading.local):
         """The counts since the last call."""
         found, self.counts, self.details = self.counts, Counter(), {}
         return found
+
+
+def left_out(notes: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """By the name of a member, how often a mapping could not read its value."""
+    return Counter({name: count for (kind, name), count in notes.items() if kind == LEFT_OUT})
 
 
 NOTES: Final = Notes()

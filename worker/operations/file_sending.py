@@ -13,10 +13,11 @@ from confluent_kafka import KafkaError
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.decode import RecordMapping
+from worker.events.notes import NOTES, left_out
 from worker.kafka.clients import KafkaClients
 from worker.kafka.errors import Diagnosis
 from worker.mapping.contract import event_of
-from worker.operations.findings import Findings, counted, warn_left_out
+from worker.operations.findings import Findings, counted, warn_left_out, warn_unread
 from worker.processing.config import event_limits
 from worker.settings import Settings
 from worker.sources import Entry, Faulty, ReviewFiles, judged
@@ -96,6 +97,7 @@ class Sending:
         settings = self.settings
         self._topic = settings.input_topic
         self._findings = Findings(self.reviews)
+        self._left_out: Counter[str] = Counter()
         self._lines = self._delivered = 0
         self._acknowledged = Acknowledged()
         self._error: KafkaError | None = None
@@ -136,6 +138,7 @@ class Sending:
     def report_bad(self) -> None:
         """Name what was left out, and the lines that were skipped."""
         warn_left_out(self.reviews)
+        warn_unread(self._left_out)
         self._findings.complain(self._lines, self.reviews.unit)
 
     def _records(self) -> Iterator[Record]:
@@ -146,7 +149,10 @@ class Sending:
         for entry in entries:
             self._lines += entry is not None
             if isinstance(entry, Record) and self.mapping is not None:
-                for body in self.mapping.read_all(entry):
+                NOTES.take()  # of the check
+                bodies = self.mapping.read_all(entry)
+                self._left_out += left_out(NOTES.take())
+                for body in bodies:
                     key, value = event_of(body)
                     yield entry._replace(key=key, value=value)
             elif isinstance(entry, Record):

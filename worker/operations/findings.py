@@ -66,6 +66,13 @@ def counted(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
 
 
+def warn_unread(left_out: Counter[str]) -> None:
+    """Warn about members that a mapping left out of events."""
+    for name, count in left_out.items():
+        events = output.many(count, "events")
+        output.note(f"warning: {name} was left out of {events}: it could not be read")
+
+
 MIN_BREAKS = 2
 """Reviews from which on a backslash and an n are hardly what somebody wrote."""
 

@@ -17,8 +17,8 @@ import msgspec
 from worker.events import Message, Record
 from worker.events.codec import DEFAULT
 from worker.events.decode import RecordMapping
-from worker.events.notes import LEFT_OUT
-from worker.operations.findings import Findings, counted, warn_left_out
+from worker.events.notes import left_out
+from worker.operations.findings import Findings, counted, warn_left_out, warn_unread
 from worker.operations.languages import Languages
 from worker.processing.config import check_index, configured_engine, processor_config
 from worker.processing.embed import VectorStore
@@ -85,8 +85,7 @@ class FileSummarizer:
         for batch in self._processor.process(records):
             outcome.entities.update(key.entity_id for key in batch.touched)
             outcome.future_dates += batch.stats.future_dates
-            for (kind, name), count in batch.stats.mapping_notes.items():
-                outcome.left_out[name] += count if kind == LEFT_OUT else 0
+            outcome.left_out += left_out(batch.stats.mapping_notes)
             for (_, name), count in batch.stats.outcomes.items():
                 if name.startswith("ignored:"):
                     outcome.ignored[name.removeprefix("ignored:")] += count
@@ -310,9 +309,7 @@ class SummarizeRun:
             for part in self.form.at_end(self._summarizer):
                 self.sink.write(part)
         warn_left_out(self.reviews)
-        for name, count in self._left_out.items():
-            events = output.many(count, "events")
-            output.note(f"warning: {name} was left out of {events}: it could not be read")
+        warn_unread(self._left_out)
         if self._future_dates:
             dates = output.many(self._future_dates, "dates")
             output.note(f"warning: {dates} after 2099: facets take these reviews as undated")
