@@ -1,6 +1,6 @@
 """Seals the files of a release, and verifies them as a stranger would.
 
-`SHA256SUMS` has the hash of every file. It is signed with an SSH key, so whoever verifies needs
+`SHA256SUMS` has the hash of every file. It is signed with an SSH key, so a verifier needs
 `ssh-keygen` and no service. One of the files is an in-toto statement: the same hashes, with the
 inputs and the command that the files were made from.
 

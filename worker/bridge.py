@@ -338,9 +338,8 @@ class Bridge:
         offsets = [TopicPartition(self._source, *end, metadata=note) for end in ends.items()]
         check = self._topics.ask_ahead()
         try:
-            with self._transactions.transaction(
-                self._settings.commit_timeout_ms / 1000
-            ) as transaction:
+            timeout_s = self._settings.commit_timeout_ms / 1000
+            with self._transactions.transaction(timeout_s) as transaction:
                 transaction.produce(messages)
                 transaction.commit(offsets, self._membership, check)
         except (UnwrittenError, Hung) as cause:

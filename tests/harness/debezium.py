@@ -167,9 +167,7 @@ def about(row, version):
 """The mappings WITH_VECTORS and MOVING in Python."""
 
 
-MOVING = WITH_VECTORS.replace(
-    f'[[topic."{TOPIC}".rule]]',
-    f"""
+MOVED = f"""
 [[topic."{TOPIC}".rule]]
 name = "moved"
 when = {{ op = "u", "before.product_id" = {{ differs = "after.product_id" }} }}
@@ -183,9 +181,13 @@ emit = "review.upserted"
 entity_id = "after.product_id"
 review_id = "after.id"
 review_version = "source.lsn"
-sentences = "after.sentences"
-rating = "after.stars"
 occurred_at = {{ path = "after.updated_at", epoch = "us" }}
+"""
+"""The rule of an update that moves a review to another product; its content is to be added."""
+MOVING = WITH_VECTORS.replace(
+    f'[[topic."{TOPIC}".rule]]',
+    f"""{MOVED}sentences = "after.sentences"
+rating = "after.stars"
 [[topic."{TOPIC}".rule]]""",
     1,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from docs.build.render import ROOT
 from tests.docs.test_connect import EXAMPLES
-from tests.harness.debezium import TOPIC, change, row, steps, written
+from tests.harness.debezium import MOVED, TOPIC, change, row, steps, written
 from tests.harness.limits import event_limits
 from worker.cli.group import execute
 from worker.events import Record
@@ -22,22 +22,7 @@ from worker.sources.mapped import record_of
 FOLDER = ROOT / "docs" / "recipes"
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.py"))
 PAGE = {example.name: example for example in EXAMPLES}
-MOVED = f"""
-[[topic."{TOPIC}".rule]]
-when = {{ op = "u", "before.product_id" = {{ differs = "after.product_id" }} }}
-[[topic."{TOPIC}".rule.event]]
-emit = "review.deleted"
-entity_id = "before.product_id"
-review_id = "before.id"
-review_version = "source.lsn"
-[[topic."{TOPIC}".rule.event]]
-emit = "review.upserted"
-entity_id = "after.product_id"
-review_id = "after.id"
-review_version = "source.lsn"
-text = {{ join = ["after.title", "after.body"], with = ". " }}
-occurred_at = {{ path = "after.updated_at", epoch = "us" }}
-"""
+TEXT = 'text = { join = ["after.title", "after.body"], with = ". " }\n'
 MONGODB = """
 [topic.t]
 parse = ["before", "after"]
@@ -144,7 +129,7 @@ def test_a_table_of_debezium_gives_the_bytes_of_the_toml_form(
         value = change("c", row(9, 3, title=title, body=None if at == 0 else "Clean."), at)
         records.append(Record(TOPIC, 0, at, 0, None, value))
     head, rest = PAGE["Debezium"].mapping.split("[[", 1)
-    file = written(tmp_path, f"{head}{MOVED}[[{rest}" if moves else f"{head}[[{rest}")
+    file = written(tmp_path, f"{head}{MOVED}{TEXT}[[{rest}" if moves else f"{head}[[{rest}")
     found = messages(file, TOPIC, records)
     assert len(found) > 300
     assert found == messages(FOLDER / "debezium.py", TOPIC, records)

@@ -229,8 +229,5 @@ def _counts(found: Comparison) -> Iterator[tuple[object, ...]]:
 
 
 def _name(difference: SetName | Example) -> str:
-    return (
-        difference.entity_id
-        if difference.facet is None
-        else f"{difference.entity_id}, {difference.facet}"
-    )
+    entity_id, facet = difference.entity_id, difference.facet
+    return entity_id if facet is None else f"{entity_id}, {facet}"

@@ -137,7 +137,8 @@ def try_(
     output.note(f"{now.entity_id}: {output.many(now.review_count, 'reviews')}")
     show(counts, SUBJECTS, as_json)
     if not as_json and moved:
-        output.say(f"\nthe largest of {output.many(len(moved), 'moves')}; --json has all")
+        more = f"\nthe largest of {len(moved):,} moves; --json has all"
+        output.say(more if len(moved) > MOVES else "")
     show(moved if as_json else moved[:MOVES], MOVED, as_json)
     return output.CHECK_FAILED if unusable else 0
 

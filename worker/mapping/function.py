@@ -29,7 +29,7 @@ from worker.facets.toml_lines import near
 from worker.mapping.numbers import short
 from worker.mapping.paths import HEADERS, VALUE, Path, Roots
 from worker.mapping.rules import BODIES, Rule, RuleEvent
-from worker.mapping.topic import ANY, TopicMapping
+from worker.mapping.topic import ANY, TopicMapping, text_or_bytes
 from worker.mapping.values import of_path, taker
 
 NAME: Final = "events"
@@ -90,7 +90,7 @@ class FunctionRule(Rule):
         """The bodies of the events that the function returns or yields. Raises BadEvent."""
         record, raw = roots.record, roots.headers
         headers = {
-            name: None if data is None else _text_or_bytes(data) for name, data in raw.items()
+            name: None if data is None else text_or_bytes(data) for name, data in raw.items()
         }
         timestamp = record.timestamp_ms if record.timestamp_ms >= 0 else None
         given = SourceRecord(
@@ -109,7 +109,7 @@ class FunctionRule(Rule):
                 raise bad.under(f"event {number}: ") from None
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result. Raises BadEvent for whatever else ends the call, but for Ctrl-C."""
+        """The result. Raises BadEvent if the function raises; MemoryError and Ctrl-C go on."""
         try:
             return function(*arguments)
         except MemoryError:
@@ -185,13 +185,6 @@ def _all(found: Any) -> Iterator[Any]:
     """The events of a list or a generator. Raises TypeError for one that a generator returns."""
     if (returned := (yield from found)) is not None:
         raise TypeError(f"{NAME} yields events and returns a {type(returned).__name__}: yield it")
-
-
-def _text_or_bytes(raw: bytes) -> str | bytes:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
 
 
 def _body(given: Any, roots: Roots) -> Body:

@@ -214,12 +214,10 @@ class TopicMapping:
         if is_frame(raw):
             framed = self.unframe is not None
             return self._decoded(raw, "framed", "key", record.headers) if framed else raw
-        try:
-            return parse(raw) if raw[:1] in (b"{", b"[", b'"') else raw.decode()
-        except (BadEvent, UnicodeDecodeError):
-            with suppress(UnicodeDecodeError):
-                return raw.decode()
-            return raw
+        if raw[:1] in (b"{", b"[", b'"'):
+            with suppress(BadEvent):
+                return parse(raw)
+        return text_or_bytes(raw)
 
     def _decoded(
         self, raw: bytes, form: str, part: str, headers: Sequence[tuple[str, bytes | None]]
@@ -311,3 +309,11 @@ def _cloud_event(headers: dict[str, bytes | None], value: Any) -> tuple[dict[str
         except ValueError as error:  # binascii.Error is one; a character outside ASCII is another
             raise BadEvent(Reason.BAD_JSON, f"data_base64: {error}") from None
     return value, data
+
+
+def text_or_bytes(raw: bytes) -> str | bytes:
+    """The text, or the bytes if they are not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw

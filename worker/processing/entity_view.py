@@ -315,15 +315,13 @@ class FacetsView(EntityView):
     @classmethod
     def read(cls, source: Source) -> Self:
         members = _Members(source)
+        found = members.ordered(source.extent.language)
         published = source.entity.published(FACETS)
         return cls(
             *source.counts,
             source.header.ratings.ratings(),
             None if published is None else published.sequence,
-            tuple(
-                _facet(source, members, counted)
-                for counted in members.ordered(source.extent.language)
-            ),
+            tuple(_facet(source, members, counted) for counted in found),
         )
 
 
@@ -496,11 +494,8 @@ class _Members:
     @property
     def language(self) -> str | None:
         """The declared language with the most sentences, the first of equals; None without any."""
-        sizes = {
-            counted.facet.language: counted.sentences
-            for counted in self._counted
-            if self._takes_all(counted)
-        }
+        whole = filter(self._takes_all, self._counted)
+        sizes = {counted.facet.language: counted.sentences for counted in whole}
         return max(self._definitions.languages, key=sizes.__getitem__, default=None)
 
     def turns(self, language: str | None, language_min: int) -> list[_Counted]:

@@ -202,7 +202,7 @@ class Processor:
         usual, known = (
             ({}, []) if self._native is None else self._native.take(records, new, load, embedder)
         )
-        NOTES.records = before  # what is left is read again
+        NOTES.records = before  # events that native code left are read, and counted, below
         native, done = (self._native if usual else None), None
         new = [i for i in new if i not in usual]
         planned = self._plan(records, new, usual, load, embedder)

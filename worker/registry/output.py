@@ -142,8 +142,7 @@ class AvroOutput:
     def __init__(self, ids: dict[type[Struct], int], unused: frozenset[str] = frozenset()) -> None:
         self._frames = {kind: frame(identifier) for kind, identifier in ids.items()}
         self._schemas = {
-            frame(identifier): AvroSchema(schema_text(kind, unused))
-            for kind, identifier in ids.items()
+            begin: AvroSchema(schema_text(kind, unused)) for kind, begin in self._frames.items()
         }
         self._summary = _split(SummaryChanged, "sentences")
         self._facets = _split(FacetsChanged, "facets")

@@ -268,10 +268,8 @@ class ReviewFiles(Closing):
                 yield from self._records(review_of(cells, self.fields, names))
 
     def _rows(self, table: ParquetTable) -> Iterator[Entry]:
-        wanted, ids = (
-            columns_of(self.fields, MEMBERS),
-            columns_of(self.fields, IDS) - {"created_at"},
-        )
+        wanted = columns_of(self.fields, MEMBERS)
+        ids = columns_of(self.fields, IDS) - {"created_at"}
         for self._lines, row in enumerate(table.rows(wanted, as_bytes=ids), start=1):
             self._height = self._lines
             self._is_empty = False

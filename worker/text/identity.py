@@ -68,7 +68,7 @@ def machine_type() -> str:
 
 
 def processor_fact(name: str) -> str | None:
-    """What Linux says of the first core under this name, such as `vendor_id`; None elsewhere."""
+    """The first core's entry of this name in /proc/cpuinfo, such as `vendor_id`; or None."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -140,9 +140,7 @@ def _quotes(overview: Mapping[str, Any], facet: Mapping[str, Any]) -> Iterator[T
     """The overview's sentences of the facet, then the first pros and cons with other texts."""
     label = _label(overview, facet)
     sides = {
-        side: {
-            quote["text"]: quote for quote in reversed(facet.get(side, ()))
-        }  # the nearest of a text
+        side: {quote["text"]: quote for quote in reversed(facet.get(side, ()))}  # nearest of a text
         for side in MARKS
     }
     own = {quote["text"]: quote for quote in overview["sentences"] if quote["facet"] == label}

@@ -32,9 +32,7 @@ class ShownChange(NamedTuple):
     @property
     def added(self) -> list[SummarySentence]:
         """The sentences that came, in rank order."""
-        return [
-            sentence for sentence in self.body.sentences if sentence.sentence_id in self.body.added
-        ]
+        return [quote for quote in self.body.sentences if quote.sentence_id in self.body.added]
 
 
 @dataclass(slots=True)

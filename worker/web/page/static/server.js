@@ -39,7 +39,7 @@ setInterval(() => {
   dispatchEvent(new Event("silent"));
 }, TICK_MS);
 
-/** An answer to a request, whatever it says. Throws an Error with `status` 0 if the worker does not answer. */
+/** The answer to a request, also one of an error. Throws an Error with `status` 0 if the worker does not answer. */
 async function fetched(path, options) {
   try {
     const answer = await fetch(PREFIX + path, options);
