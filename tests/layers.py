@@ -1,4 +1,18 @@
-"""The folders of the package and what may import what."""
+"""The package's sources, its folders, and which of them may import which."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "worker").rglob("*.py"))}
+
+
+@cache
+def tree_of(path: str) -> ast.AST:
+    """The syntax tree of a source; parsing them all takes seconds, which collection must not."""
+    return ast.parse(SOURCES[path])
+
 
 # The house from its roof down: a room may use those below it, never one beside or above it.
 FLOORS = (

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -78,9 +78,11 @@ def test_fausts_own_command_line_runs_the_worker(tmp_path: Path, unused_tcp_port
 
 
 def _is_ready(port: int) -> bool:
-    with (
-        suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer,
-    ):
-        return bool(json.load(answer)["ready"])
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(json.load(answer)["ready"])
+    except HTTPError as refusal:
+        refusal.close()
+    except OSError:
+        pass
     return False

@@ -11,17 +11,13 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.layers import FLOOR
-
-ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {str(p.relative_to(ROOT)): p.read_text() for p in sorted((ROOT / "worker").rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
+from tests.layers import FLOOR, ROOT, SOURCES, tree_of
 
 # Only what puts things together may know the composition root.
 ROOT_USERS = ("worker.cli", "worker.demo", "worker.operations")
 # The algorithm and the texts stand alone, and a summary of a file needs no stream.
 CLOSED = {
-    "worker.coversumm": {"worker.coversumm"},
+    "worker.coversumm": {"worker", "worker.coversumm"},
     "worker.text": {"worker.errors", "worker.extras", "worker.text"},
     "worker.processing": {
         "worker",
@@ -80,7 +76,7 @@ def room_of(module: str) -> str:
 def imported(path: str) -> set[str]:
     """The modules a file imports, wherever in it; `from worker import web` is `worker.web`."""
     names: set[str] = set()
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -127,7 +123,7 @@ def test_nothing_imports_upwards() -> None:
 def modules_used(path: str, modules: Collection[str]) -> set[str]:
     """Those of these modules that a file imports, wherever in it, also for its types alone."""
     used: set[str] = set()
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             used |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -175,8 +171,8 @@ def test_no_admin_client_is_collected_before_its_futures_are_done() -> None:
 def test_no_public_class_name_stands_twice() -> None:
     """One name for one thing in the whole package."""
     places: dict[str, list[str]] = {}
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(path)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
@@ -187,8 +183,8 @@ def test_a_public_method_without_a_docstring_overrides_one_that_has_one() -> Non
     foreign = (click.Group, click.ParamType, io.TextIOWrapper, logging.Handler, logging.Formatter)
     documented = {name for base in foreign for name in dir(base)}
     bare: dict[str, str] = {}
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path in SOURCES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):

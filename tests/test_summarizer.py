@@ -51,9 +51,9 @@ def stays():
 )
 @pytest.mark.parametrize("size", [7, 1000])
 def test_changes_are_those_of_the_worker(shown, modelled_as, size):
-    events = sample(450)
+    events = sample(250)
     gone = {"type": "entity.deleted", "entity_id": events[0]["entity_id"]}
-    events_and_edits = [*events[:400], *map(delete, events[5:60:3]), gone, *events[400:]]
+    events_and_edits = [*events[:200], *map(delete, events[5:60:3]), gone, *events[200:]]
     summarizer = Summarizer(k=4, **shown, embedder="none", dimension=3)
     calls = (
         events_and_edits[start : start + size] for start in range(0, len(events_and_edits), size)

@@ -28,7 +28,7 @@ class Core:
 
         Raises KeyError (an id to remove is not live), ValueError (an id to add is live, or vectors
         have another shape), BufferError (they are not int16) and OverflowError (keys would not
-        fit). Discard the object then.
+        fit). Discard the object then; a step with OverflowError changes nothing.
         """
 
     def ranking(self) -> list[tuple[bytes, float, int]]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from worker.credentials.tls import client_context, server_context
+from worker.credentials.files import client_context, server_context
 from worker.errors import SetupError
 from worker.extras import install_command
 from worker.kafka.changelog import ChangelogLog, Logs
@@ -65,12 +65,10 @@ from worker.stream.watchdog import Watchdog
 from worker.stream.worker import StreamWorker
 from worker.telemetry.metrics import Metrics
 from worker.text.declared import facts_of
-from worker.web.admission import admission
 from worker.web.page import add_widget, install_page
 from worker.web.page.history import RecentHistory
-from worker.web.peers import peers_of
 from worker.web.routes import add_pages, install_web
-from worker.web.server import allowed_hosts, check_port
+from worker.web.server import check_port
 
 log = logging.getLogger(__name__)
 
@@ -324,17 +322,7 @@ def on_faust(worker: StreamWorker, metrics: Metrics) -> CoverSummApp:
         surroundings.die,
     )
     application = install_web(app, settings.web_path, server_context(settings))
-    pages = add_pages(
-        application,
-        status,
-        metrics,
-        index=not settings.web_page,
-        path=settings.web_path,
-        hosts=allowed_hosts(settings),
-        origins=(settings.web_origins or "").split(","),
-        admission=admission(settings),
-        peers=peers_of(settings),
-    )
+    pages = add_pages(application, status, metrics, settings)
     add_widget(application, settings.review_url)
     if settings.web_page:
         history = RecentHistory(

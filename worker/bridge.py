@@ -50,7 +50,7 @@ from worker.settings.kinds import name
 from worker.stream.journal import INTERVAL_SECONDS, DeadLetterLog
 from worker.stream.surroundings import Threads
 from worker.stream.watchdog import refused_login
-from worker.telemetry.metrics import Metrics
+from worker.telemetry.metrics import GaugeSource, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def prepare_bridge(settings: Settings, clients: Clients) -> tuple[int, int]:
     return count, topics.partitions[settings.output_topic]
 
 
-class Bridge:
+class Bridge(GaugeSource):
     """One process of a bridge, and the `GaugeSource` of its metrics.
 
     Args:
@@ -444,22 +444,14 @@ class Bridge:
         """See `GaugeSource`; by the last fetch."""
         return self._lags
 
-    def undecided(self) -> dict[int, int]:
-        """See `GaugeSource`; not known here."""
-        return {}
-
     def broker_silent_seconds(self) -> dict[str, float]:
         return self._contact.silent_seconds()
 
     def refusal(self) -> str | None:
         return self._contact.refusal()
 
-    def rocksdb_bytes(self) -> int:
-        """See `GaugeSource`; there is no database."""
-        return 0
 
-
-class Bridges:
+class Bridges(GaugeSource):
     """The bridges of several topics in one process, and the `GaugeSource` of their metrics.
 
     Each has its own group, transactional id and thread, as in a process of its own. So a topic
@@ -517,10 +509,6 @@ class Bridges:
             for partition, records in bridge.lag().items()
         }
 
-    def undecided(self) -> dict[int, int]:
-        """See `GaugeSource`; not known here."""
-        return {}
-
     def broker_silent_seconds(self) -> dict[str, float]:
         """See `GaugeSource`; the longest of all."""
         found: dict[str, float] = {}
@@ -532,10 +520,6 @@ class Bridges:
     def refusal(self) -> str | None:
         """See `GaugeSource`."""
         return next(filter(None, (bridge.refusal() for bridge in self._bridges.values())), None)
-
-    def rocksdb_bytes(self) -> int:
-        """See `GaugeSource`; there is no database."""
-        return 0
 
 
 class BridgedTopics:

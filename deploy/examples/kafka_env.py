@@ -5,6 +5,7 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -40,7 +41,7 @@ def kafka_options():
     given = {option: os.environ.get(name) for name, option in _OPTIONS.items()}
     if file := os.environ.get("COVERSUMM_SASL_PASSWORD_LOCATION"):
         given["sasl.password"] = Path(file).read_text("utf-8").strip()
-    options = {"bootstrap.servers": "localhost:9092"}
+    options: dict[str, Any] = {"bootstrap.servers": "localhost:9092"}
     options |= {option: value for option, value in given.items() if value}
     more = re.findall(r"([\w.-]+)=(.*?)\s*(?:,\s*(?=[\w.-]+=)|$)", os.environ.get(_MORE, ""))
     options |= dict(more)
@@ -55,7 +56,8 @@ def connected_options(seconds=30):
     """Those options, once a broker has let this process in. If one refuses it, or none answers,
     the process ends with a line that names the variables to check.
     """
-    options, errors = kafka_options(), []
+    options = kafka_options()
+    errors: list[KafkaError] = []
     try:
         client = AdminClient(options | {"error_cb": errors.append, "log_level": 0})
     except KafkaException as error:

@@ -10,9 +10,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from deploy.lock import versions
+from deploy.version import ROOT
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 WORKER = "coversumm-worker"
 EXTRAS = ("avro", "language", "msk", "openvino", "otel", "parquet")
@@ -32,7 +37,11 @@ def pins(*what: str) -> list[str]:
         "--dry-run",
     ]
     command += ["--ignore-installed", "--only-binary=:all:", "--report", "-", *what]
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    with NamedTemporaryFile("w") as constraints:
+        constraints.write(versions())
+        constraints.flush()
+        command += ["--constraint", constraints.name]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return sorted(
         f"{package['metadata']['name']}=={package['metadata']['version']} "
         f"--hash=sha256:{package['download_info']['archive_info']['hashes']['sha256']}"
@@ -49,14 +58,14 @@ def write(name: str, comment: str, lines: list[str]) -> None:
 if __name__ == "__main__":
     if sys.version_info[:2] != (3, 11):
         raise SystemExit("the image has Python 3.11: run this with it")
-    everywhere = pins("--constraint", "requirements.lock", ".")
+    everywhere = pins(".")
     write(
         "requirements.txt",
         "What the image has beside the worker and its model, in the versions of requirements.lock.",
         everywhere,
     )
     for extra in EXTRAS:
-        of_extra = pins("--constraint", "requirements.lock", f".[{extra}]")
+        of_extra = pins(f".[{extra}]")
         write(
             f"extras/{extra}.txt",
             f"What a variant of the image with the extra {extra} has besides.",

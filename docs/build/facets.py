@@ -151,10 +151,8 @@ def words_table(record: Mapping[str, Any]) -> str:
     lines = []
     for preset, of in record["presets"].items():
         for facet, strata in of["after"].items():
-            first, last = (_precision_and_recall(part) for part in (of["before"][facet], strata))
-            lines.append((f"`{preset}`", facet, *first, *last))
-    heads = ("preset", "facet", "first: precision", "recall", "now: precision", "recall")
-    return markdown(heads, lines)
+            lines.append((f"`{preset}`", facet, *_precision_and_recall(strata)))
+    return markdown(("preset", "facet", "precision", "recall"), lines)
 
 
 def _precision_and_recall(strata: Mapping[str, Sequence[int]]) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """The tables of docs/quality.md, from the record of `make quality`, which prints them too."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,12 @@ TRACKERS = {
     "coversumm-random": "CoverSumm (random)",
     "coversumm-decay": "CoverSumm (decay)",
     "random": "20 drawn by chance",
+}
+VERDICTS = ("redundant", "informative")
+JUDGED_NAMES = {
+    "exact": "ours",
+    "coversumm-random": "CoverSumm (random), tuned",
+    "coversumm-decay": "CoverSumm (decay), tuned",
 }
 M_SHOWN = (1, 2, 3, 4, 6, 8, 10, 15, 20)
 
@@ -246,6 +253,35 @@ def staleness_table(record: Mapping[str, Any]) -> str:
     return markdown(("`m`", *headings, *lost_heading), lines)
 
 
+def pairs_table(record: Mapping[str, Any]) -> str:
+    """By data set and method how many of the changes one judge found redundant and informative,
+    with 95 % intervals, beside the paper's percentages.
+    """
+    lines = []
+    for reviews in ("Amazon", "SPACE"):
+        for method, name in JUDGED_NAMES.items():
+            drawn = {at for at, of in enumerate(record["key"]) if of == [reviews, method]}
+            cells = []
+            for verdict, paper in zip(VERDICTS, theirs.JUDGED[method][reviews], strict=True):
+                count = len(drawn & set(record[verdict]))
+                low, high = wilson(count, len(drawn))
+                cells += [
+                    f"{count} of {len(drawn)} ({100 * low:.0f} to {100 * high:.0f} %)",
+                    f"{paper} %",
+                ]
+            lines.append((reviews, name, *cells))
+    heads = (head for verdict in VERDICTS for head in (f"{verdict}, 95 %", "*paper*"))
+    return markdown(("reviews", "method", *heads), lines)
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share."""
+    squared = statistics.NormalDist().inv_cdf(0.975) ** 2
+    width = math.sqrt(squared * (count * (1 - count / of) + squared / 4))
+    low, high = (count + squared / 2 + side for side in (-width, width))
+    return low / (of + squared), high / (of + squared)
+
+
 def sets_line(record: Mapping[str, Any]) -> str:
     """What was looked at, where and when."""
     sets = ", ".join(
@@ -302,4 +338,4 @@ def _recorded(table: Callable[[Mapping[str, Any]], str]) -> str:
 
 RECORDED: dict[str, Callable[[], str]] = {
     name: partial(_recorded, table) for name, table in TABLES.items()
-}
+} | {"pairs_judged": lambda: pairs_table(read_record("pairs_judged.json"))}

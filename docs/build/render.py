@@ -28,6 +28,9 @@ from tests.bench.tables import (
     engines_table,
     facets_table,
     memory_table,
+    paper_intervals,
+    paper_quick_table,
+    paper_summaries,
     paper_table,
     scale_table,
     text_line,
@@ -72,6 +75,9 @@ TABLES: dict[str, Mapping[str, Callable[[], str]]] = {
         "storm": storm_table,
         "replays": replays_table,
         "paper": paper_table,
+        "paper_quick": paper_quick_table,
+        "paper_intervals": paper_intervals,
+        "paper_summaries": paper_summaries,
     },
 }
 

@@ -7,7 +7,6 @@ from typing import Any
 from docs.build.facets import NAMES, interval_of
 from docs.build.quality import score
 from docs.build.tables import markdown
-from tests.bench.quality.support_study import PEOPLE
 from tests.bench.tables import read_record
 
 
@@ -26,7 +25,7 @@ def support_table(record: Mapping[str, Any]) -> str:
         (
             (
                 row["summary"]
-                if row["summary"] == PEOPLE
+                if row["summary"] == "people"
                 else f"*{row['summary']}, published*"
                 if row["published"]
                 else NAMES.get(row["summary"], row["summary"]),

@@ -30,8 +30,8 @@ from tests.bench.judge import History, added, brute_force, percent, right_steps 
 from tests.bench.machine import began, write  # noqa: E402
 from worker.coversumm import EntityCore, Step  # noqa: E402
 from worker.coversumm.core import Ranking  # noqa: E402
+from worker.coversumm.native import native_module  # noqa: E402
 from worker.processing.config import index_class  # noqa: E402
-from worker.processing.native import native_module  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 K = 20

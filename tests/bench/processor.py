@@ -1,35 +1,20 @@
-"""How fast the pure processor is: `python -m tests.bench.processor [--quick]`. No broker; rows in
-RocksDB.
-
-- *micro-batches*: events of one sentence with a base64 embedding over many entities, most of which
-  publish
-- *cold touch*: one event for an entity of 100,000 sentences (one row each) that is not in memory
+"""A pure processor over rows in RocksDB, and events for it: no broker, one sentence with a base64
+embedding an event.
 """
 
-import argparse
 import base64
-import cProfile
 import json
-import pstats
-import resource
-import sys
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from rocksdict import Options, Rdict
 
-from tests.bench.machine import began, write
 from tests.harness.limits import batch_limits, event_limits
 from worker.events import Record
 from worker.processing.config import ProcessorConfig
-from worker.processing.entities import EntityKey
-from worker.processing.entity_view import SummaryView, read_view
 from worker.processing.processor import Processor
 from worker.storage.rows import RocksRows, write_rows
 
-RESULTS = Path(__file__).parent / "results" / "processor.json"
 DIMENSION = 384
 
 
@@ -125,75 +110,3 @@ def run(store, worker, events, size):
         "cached_entities": batch.stats.cached_entities,
         "cache_bytes": batch.stats.cache_bytes,
     }
-
-
-def micro_batches(folder, count, entities, cache_bytes, profile):
-    """Warm up with a third of the events, then measure the rest."""
-    store = Store(folder)
-    worker = processor(store, cache_bytes)
-    events = list(records(count, entities))
-    warm = count // 3
-    run(store, worker, events[:warm], 1000)
-    profiler = cProfile.Profile()
-    if profile:
-        profiler.enable()
-    result = run(store, worker, events[warm:], 1000)
-    if profile:
-        profiler.disable()
-        pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
-    return result
-
-
-def cold_touch(folder, sentences):
-    """An entity of many one-sentence reviews, built, put out of memory, and touched by one more
-    event.
-    """
-    store = Store(folder)
-    events = list(records(sentences + 3, 1))
-    built = run(store, processor(store, 10**9), events[:sentences], 5000)
-    seconds = []
-    for event in events[sentences:]:
-        worker = processor(store, 10**9)
-        started = time.perf_counter()
-        batch = worker.process([event])
-        seconds.append(time.perf_counter() - started)
-        store.write(batch.rows[0])
-        worker.committed(batch)
-    started = time.perf_counter()
-    read_view(store.rows, EntityKey(0, "entity-000000"), SummaryView, worker.config)
-    return {
-        "sentences": sentences,
-        "build_us_per_event": built["process_us_per_event"],
-        "cold_touch_seconds": [round(s, 3) for s in seconds],
-        "cold_view_seconds": round(time.perf_counter() - started, 3),
-        "entity_cache_bytes": batch.stats.cache_bytes,
-    }
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the events; nothing is recorded"
-    )
-    parser.add_argument(
-        "--profile", action="store_true", help="show where the time goes; nothing is recorded"
-    )
-    arguments = parser.parse_args()
-    scale = 10 if arguments.quick else 1
-    with tempfile.TemporaryDirectory() as folder:
-        result = {
-            **began("tests.bench.processor"),
-            "micro_batches_of_1000": micro_batches(
-                Path(folder, "a"), 60_000 // scale, 1000, 256 * 2**20, arguments.profile
-            ),
-        }
-        if not arguments.profile:
-            result["cold_entity"] = cold_touch(Path(folder, "b"), 100_000 // scale)
-    result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(result, indent=2))
-    if not (arguments.quick or arguments.profile):
-        write(RESULTS, result)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -80,6 +80,21 @@ def drifting(n: int = 10_000, dimension: int = 100, seed: int = 3) -> Stream:
     return Stream(f"drifting, {n:,} x {dimension}", _fixed(means + noise))
 
 
+def drift(
+    n: int = 10_000, dimension: int = 100, beta: float = 1.0, spread: float = 1e-4, seed: int = 6
+) -> Stream:
+    """The paper's distribution drift (Proposition 6): x_t ~ N(mu_t + beta v, spread I) with mu_t
+    the mean of all before and v a unit vector, here that of equal coordinates. mu_1 is the origin.
+    """
+    ahead = beta / np.sqrt(dimension)
+    noise = np.sqrt(spread) * np.random.default_rng(seed).normal(size=(n, dimension))
+    x, total = np.empty((n, dimension)), np.zeros(dimension)
+    for t in range(n):
+        x[t] = total / max(t, 1) + ahead + noise[t]
+        total += x[t]
+    return Stream(f"drift by {beta:g}, {n:,} x {dimension}", _fixed(x))
+
+
 def mixture(modes: int, n: int = 10_000, dimension: int = 100, seed: int = 5) -> Stream:
     """The paper's multi-modal stream: each x from one of N(i 1, I), i = 1 ... modes, all
     as likely.
@@ -91,11 +106,11 @@ def mixture(modes: int, n: int = 10_000, dimension: int = 100, seed: int = 5) ->
     )
 
 
-def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
+def clusters(n: int = 26_864, dimension: int = 384, seed: int = 4) -> Stream:
     """Stand-in for real sentences without a model: unit vectors in clusters, a tenth of them
     copies.
     """
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(seed)
     centers = rng.normal(size=dimension) + 0.6 * rng.normal(size=(40, dimension))
     v = centers[rng.integers(40, size=n)] + 0.8 * rng.normal(size=(n, dimension))
     copies = rng.random(n) < 0.1
@@ -104,12 +119,21 @@ def clusters(n: int = 26_864, dimension: int = 384) -> Stream:
 
 
 def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
-    """The sentences of the entity with the most reviews in a JSONL(.gz) file, in order, embedded by
-    the default engine.
+    """The `review_sentences` of an entity, embedded by the default engine.
+
+    Vectors are kept in .cache/bench under a name made of the texts, the model and the splitter.
+    """
+    title, sentences = review_sentences(path, most, rank)
+    vectors = embedded(sentences)
+    return Stream(f"{title}, {len(vectors):,} x {vectors.shape[1]}", vectors)
+
+
+def review_sentences(path: Path, most: int | None = None, rank: int = 0) -> tuple[str, list[str]]:
+    """A title and the sentences, in order, of the entity with the most reviews in a JSONL(.gz)
+    file.
 
     `rank` 1 takes the entity with the second most, and so on (IndexError where there are not as
-    many). Vectors are kept in .cache/bench under a name made of the texts, the model and the
-    splitter.
+    many).
     """
     texts: dict[str, list[str]] = {}
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
@@ -122,12 +146,7 @@ def reviews(path: Path, most: int | None = None, rank: int = 0) -> Stream:
         if most is not None and len(sentences) >= most:
             break
         sentences += split_sentences(text, 2000)
-    vectors = embedded(sentences[:most])
-    name = (
-        f"{path.name.split('.')[0]}: {entity}, {count:,} reviews, {len(vectors):,} x "
-        f"{vectors.shape[1]}"
-    )
-    return Stream(name, vectors)
+    return f"{path.name.split('.')[0]}: {entity}, {count:,} reviews", sentences[:most]
 
 
 def embedded(sentences: list[str], precision: str = "fp32") -> NDArray[np.int16]:

@@ -10,15 +10,15 @@ CONTENDERS = {
     "brute force": "brute force",
     "FAISS flat, each event": "FAISS flat, each event",
     "ours, event by event": "the algorithm",
+    "ours, native code, event by event": "in native code",
 }
-# Of this record only the reviews: its other streams are in core.json too.
-LARGE = "core_amazon_datafiniti.json"
+LARGE = "core_amazon_datafiniti.json"  # only its reviews: core.json has its other streams too
 
 
 def core_table() -> str:
     """Microseconds an event, a line for each stream, and how many times as long FAISS takes."""
     lines = [
-        "| " + " | ".join(("stream", *CONTENDERS.values(), "FAISS / the algorithm")) + " |",
+        "| " + " | ".join(("stream", *CONTENDERS.values(), "FAISS / native code")) + " |",
         "|---" * (len(CONTENDERS) + 2) + "|",
     ]
     core, large = read_record("core.json"), read_record(LARGE)
@@ -33,7 +33,7 @@ def core_table() -> str:
         ]
         lines.append(
             f"| {stream.replace(' x ', ' × ')} | {' | '.join(cells)} | "
-            f"{of['FAISS flat, each event'] / of['ours, event by event']:.1f} |"
+            f"{of['FAISS flat, each event'] / of['ours, native code, event by event']:.0f} |"
         )
     machines = " and ".join(dict.fromkeys(machine_of(record) for record in (core, large)))
     return "\n".join(lines) + f"\n\nMeasured on {machines}."
@@ -349,18 +349,88 @@ def scale_table() -> str:
     return "\n".join(table) + f"\n\nMeasured on {machine_of(record)}."
 
 
-PAPER = {"uniform": "uniform", "lda": "LDA", "adversarial": "drifting mean", "reviews": "reviews"}
+PAPER = {
+    "uniform": "uniform",
+    "lda": "LDA",
+    "space": "SPACE's dimension",
+    "adversarial": "drifting mean",
+    "drift": "drift ahead of the mean",
+    "reviews": "reviews",
+}
+PAPER_QUICK, PAPER_AMAZON = "paper-quick.json", "paper-quick_amazon_datafiniti.json"
+NO_PAPER_QUICK = "Not recorded yet: `make paper-quick` does it."
+PAPERS_OTHERS = ("naive-faiss", "coversumm-lazy")  # that native code stands beside
 
 
 def paper_table() -> str:
     """Microseconds an event and accuracy of every method on the paper's streams and on reviews."""
     record = read_record("paper.json")
+    return f"{_runtime(record, PAPER)}\n\nMeasured on {machine_of(record)}."
+
+
+def paper_quick_table() -> str:
+    """The same of `make paper-quick`, with other reviews beside them where they were recorded, and
+    how many times as long others take as native code.
+    """
+    if not (RESULTS / PAPER_QUICK).exists():
+        return NO_PAPER_QUICK
+    record = read_record(PAPER_QUICK)
+    streams, rows = PAPER | {"reviews": "Airbnb"}, list(record["rows"])
+    if (RESULTS / PAPER_AMAZON).exists():
+        streams["amazon"] = "Amazon"
+        rows += [row | {"stream": "amazon"} for row in read_record(PAPER_AMAZON)["rows"]]
+    times = {(row["method"], row["stream"]): row["us_per_event"] for row in rows}
+    ratios = [
+        f"| {name} / native | "
+        + " | ".join(f"{times[name, of] / times['native', of]:.1f}" for of in streams)
+        + " |"
+        for name in PAPERS_OTHERS
+    ]
+    return (
+        "\n".join((_runtime({"rows": rows}, streams), *ratios))
+        + f"\n\nMeasured on {machine_of(record)}, with a load of "
+        f"{record['machine']['load_before']:.0f} from other work."
+    )
+
+
+def _runtime(record: dict[str, Any], streams: Mapping[str, str]) -> str:
+    """A line a method; of the streams those that the record has."""
     of = {(row["method"], row["stream"]): row for row in record["rows"]}
-    lines = [f"| method | {' | '.join(PAPER.values())} |", "|---" * (len(PAPER) + 1) + "|"]
+    shown = [stream for stream in streams if any(stream == has for _, has in of)]
+    titles = [streams[stream] for stream in shown]
+    lines = [f"| method | {' | '.join(titles)} |", "|---" * (len(shown) + 1) + "|"]
     for method in dict.fromkeys(row["method"] for row in record["rows"]):
-        cells = [_paper_cell(of[method, stream]) for stream in PAPER]
+        cells = [_paper_cell(of[method, stream]) for stream in shown]
         lines.append(f"| {method} | {' | '.join(cells)} |")
-    return "\n".join(lines) + f"\n\nMeasured on {machine_of(record)}."
+    return "\n".join(lines)
+
+
+def paper_intervals() -> str:
+    """The events from one reservoir search to the next, and the law that they follow."""
+    if not (RESULTS / PAPER_QUICK).exists():
+        return NO_PAPER_QUICK
+    lines = [
+        "| stream | method | intervals | exponent | off c t by | off c √(t log t) by |",
+        "|---" * 6 + "|",
+    ]
+    for row in read_record(PAPER_QUICK)["intervals"]:
+        fits = (row["exponent"], row["off_t"], row["off_sqrt_t_log_t"])
+        cells = ["" if fit is None else f"{fit:.2f}" for fit in fits]
+        lines.append(
+            f"| {PAPER[row['stream']]} | {row['method']} | {row['intervals']} | "
+            f"{' | '.join(cells)} |"
+        )
+    return "\n".join(lines)
+
+
+def paper_summaries() -> str:
+    """The start of one summary at several times."""
+    if not (RESULTS / PAPER_QUICK).exists():
+        return NO_PAPER_QUICK
+    lines = ["| sentences so far | the five nearest to the centroid |", "|---|---|"]
+    for row in read_record(PAPER_QUICK)["times"]:
+        lines.append(f"| {row['t']:,} | {' '.join(row['summary'])} |")
+    return "\n".join(lines)
 
 
 def _paper_cell(row: dict[str, Any]) -> str:

@@ -10,10 +10,9 @@ import pytest
 from tests.cli.running import worker
 from tests.cli.web_worker import port
 from tests.harness.embedded import embedded_broker
-from tests.real_kafka.conftest import kafka
 from worker.cli.group import execute
 
-__all__ = ["embedded_broker", "kafka", "port", "worker"]
+__all__ = ["embedded_broker", "port", "worker"]
 
 
 class Ended(NamedTuple):

@@ -13,17 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coversumm.scripts import Script, adds, tight
-from worker.coversumm import (
-    EntityCore,
-    FlatIndex,
-    Points,
-    Step,
-    brute_force,
-    certificate,
-    no_points,
-    quantize,
-)
-from worker.coversumm.knn import Neighbors
+from tests.harness.oracle import brute_force
+from worker.coversumm import EntityCore, FlatIndex, Points, Step, certificate, no_points, quantize
+from worker.coversumm.reservoir import Neighbors
 
 
 def root(value: Fraction, *, up: bool) -> Fraction:

@@ -88,8 +88,8 @@ def _history(seed: int, grid: int) -> Script:
     rng = np.random.default_rng(seed)
     script = Script(3, 4, False, by_text=True)
     pool = rng.integers(-grid, grid, (25, 3))
-    for at in range(260):
-        center = grid * np.array([at / 260, 0, -at / 520])
+    for at in range(180):
+        center = grid * np.array([at / 180, 0, -at / 360])
         vector = pool[rng.integers(25)]
         if rng.random() > 0.7:
             vector = center + grid * rng.normal(size=3)
@@ -111,7 +111,7 @@ def test_copies_that_go_one_by_one(new_index: Callable[..., Index], seed: int) -
     """After every event the set, order, support and distances of the first copies alone."""
     script = _history(seed, [3, 40, 2000, 9000][seed])
     expected, disk, results = script.expected(), Disk(3), []
-    assert len(script.steps) > 500
+    assert len(script.steps) > 350
     changed = [ranking for ranking in expected if ranking is not None]
     assert max(max(ranking.support) for ranking in changed if ranking.ids) > 5
     index = new_index(3, disk.scan)

@@ -37,11 +37,9 @@ def test_is_the_formula() -> None:
 
 
 def test_halves_go_to_even() -> None:
-    # |v| = 5: 10 * 3/5 = 6, 10 * 4/5 = 8
-    # |v| = 20 with 10 * 5/20 = 2.5 -> 2 and 10 * 15/20 = 7.5 -> 8
-    assert quantize([[3.0, 4.0]], scale=10).tolist() == [[6, 8]]
-    v = [[5.0, 15.0, np.sqrt(400.0 - 250.0), 0.0]]
-    assert quantize(v, scale=10)[0, :2].tolist() == [2, 8]
+    # |v| = 2 * 32767: 5/2 = 2.5 -> 2 and 15/2 = 7.5 -> 8
+    v = [[5.0, 15.0, np.sqrt(4 * 32767.0**2 - 250.0), 0.0]]
+    assert quantize(v)[0, :2].tolist() == [2, 8]
 
 
 @given(

@@ -61,14 +61,13 @@ def _check_end(core: EntityCore, script: Script) -> None:
 
 
 @pytest.mark.parametrize("shown", ["all", "distinct", "by_text"])
-@pytest.mark.parametrize("seed", range(6))
-def test_long_streams_with_refills(shown: str, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "grid"), [(0, 3), (2, 40), (4, 2000), (5, 30_000)])
+def test_long_streams_with_refills(shown: str, seed: int, grid: int) -> None:
     """A drifting stream of rounded vectors with copies, edits and removals: every certificate and
     refill at work.
     """
     rng = np.random.default_rng(seed)
     script = Script(3, 5, shown == "distinct", by_text=shown == "by_text")
-    grid = [3, 8, 40, 200, 2000, 30000][seed]
     for t in range(500):
         live = list(script.live[-1]) if script.live else []
         removed = [live[rng.integers(len(live))]] if live and rng.random() < 0.3 else []

@@ -102,7 +102,7 @@ def test_rankings_measured_together_have_the_distances_of_each(
             total = n * chance.integers(-3000, 3000, 8)
             keys = sorted(float(n * (v @ v) - 2 * (v @ total)) for v in x)
             ids = tuple(b"r#%d" % i for i in range(count))
-            made.append(Ranking(ids, (1,) * count, n, keys, total.astype(np.float64), 32767))
+            made.append(Ranking(ids, (1,) * count, n, keys, total.astype(np.float64)))
         return made
 
     together, alone = rankings(), rankings()

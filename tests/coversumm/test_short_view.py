@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.coversumm.naive_short_view import Live, group_of, naive
 from tests.coversumm.scripts import Review
-from worker.coversumm import brute_force
+from tests.harness.oracle import brute_force
 from worker.coversumm.fixed_point import quantize
 from worker.coversumm.short_view import choose, read_once, stands_for
 

@@ -16,12 +16,12 @@ from tests.harness.certificates import Authority
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import FakeState
 from worker.credentials import files as credentials
-from worker.credentials.tls import client_context, server_context
+from worker.credentials.files import client_context, server_context
 from worker.errors import SetupError
 from worker.operations.broker_checks import checks
 from worker.settings import Settings
 from worker.telemetry.metrics import Metrics
-from worker.web.peers import PeerUnreachable, peers_of
+from worker.web.peers import Peers, PeerUnreachable
 from worker.web.routes import add_pages
 from worker.web.server import Runner
 
@@ -50,7 +50,7 @@ def served(settings: Settings, work: Any) -> None:
 
     async def run() -> None:
         application = web.Application()
-        add_pages(application, FakeState(), Metrics())
+        add_pages(application, FakeState(), Metrics(), Settings())
         runner = Runner(application)
         await runner.setup()
         context = server_context(settings)
@@ -107,7 +107,7 @@ def test_versions_before_1_2_are_refused(files: Settings) -> None:
 
 def test_workers_trust_each_other_by_their_authority_alone(files: Settings, tmp_path: Path) -> None:
     async def work(port: int) -> None:
-        peers, strangers = peers_of(files), peers_of(Settings())
+        peers, strangers = Peers(files), Peers(Settings())
         url = f"https://127.0.0.1:{port}/status"
         assert (await peers.ask(url)).status == 200
         with pytest.raises(PeerUnreachable, match="certificate verify failed"):

@@ -7,8 +7,6 @@ import signal
 
 import pytest
 
-from tests.harness.long import one_of
-from tests.harness.patience import PATIENCE_SECONDS
 from worker.demo.reviews import ATTRIBUTION, bundled_reviews
 
 
@@ -44,20 +42,7 @@ def test_reviews_become_summaries_and_some_are_taken_down(start):
 
 
 @pytest.mark.long
-def test_whoever_has_read_enough_ends_it_quietly(start):
-    """As a user types it: `demo | head -1`."""
-    demo = start("demo", "--k", "3", "--reviews", "20")
-    assert demo.process.stdout.readline().startswith("coversumm-worker demo: ")
-    demo.process.stdout.close()
-    assert demo.process.stderr.read() == ""
-    assert demo.process.wait(PATIENCE_SECONDS) == 0
-    demo.wait_until_nothing_is_left()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "number", one_of([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda s: s.name
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
 def test_an_interrupted_demo_leaves_nothing_behind(start, number):
     demo = start("demo")
     wait_for_a_change(demo)

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 from docs.build.chart import CHART
 from tests.deploy.tools import CRDS, HELM, KUBERNETES_VERSIONS, VALIDATOR
@@ -52,7 +53,12 @@ def render(values: Mapping[str, Any] = {}, *arguments: str) -> list[Object]:
 def _rendered(values: str, arguments: tuple[str, ...]) -> list[Object]:
     where = ["--namespace", NAMESPACE, "--is-upgrade"]
     text = helm("template", RELEASE, CHART, *where, "--values", "-", *arguments, stdin=values)
-    return [document for document in yaml.safe_load_all(text) if document is not None]
+    return load_all(text)
+
+
+def load_all(text: str) -> list[Any]:
+    """The documents of a file, but empty ones, by the parser in C."""
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document is not None]
 
 
 def only(objects: Iterable[Object], kind: str, name: str = "") -> Object:
@@ -105,37 +111,39 @@ def facts_of(ordinal: int) -> dict[str, str]:
     return {"metadata.name": f"{FULLNAME}-{ordinal}", "metadata.namespace": NAMESPACE}
 
 
-def complaints(objects: Iterable[Object], scratch: Path) -> list[str]:
+def complaints(objects: Iterable[Object]) -> list[str]:
     """What the schemas of Kubernetes and of custom resources have against the objects; unknown
     fields count.
     """
-    kinds = {(manifest["apiVersion"], manifest["kind"]) for manifest in objects}
-    custom = {kind: _strict(_schema_of(*kind)) for kind in kinds if _is_custom(kind[0])}
-    found = [
+    return [
         f"{manifest['kind']}: {error.json_path}: {error.message}"
         for manifest in objects
-        if (schema := custom.get((manifest["apiVersion"], manifest["kind"])))
-        for error in Draft202012Validator(schema).iter_errors(manifest)
+        for validator in _validators(manifest["apiVersion"], manifest["kind"])
+        for error in validator.iter_errors(manifest)
     ]
-    core = [
-        manifest for manifest in objects if (manifest["apiVersion"], manifest["kind"]) not in custom
-    ]
-    file = scratch / "objects.yaml"
-    file.write_text(yaml.safe_dump_all(core))
-    versions = [word for version in KUBERNETES_VERSIONS for word in ("-k", version)]
-    command = [
-        VALIDATOR / "bin" / "python",
-        "-m",
-        "kubernetes_validate",
-        "--strict",
-        *versions,
-        file,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    said = (done.stdout + done.stderr).splitlines()
-    passed = [line for line in said if line.startswith("INFO ")]
-    assert len(said) >= len(core) * len(KUBERNETES_VERSIONS), done.stderr
-    return found + [line for line in said if line not in passed]
+
+
+@cache
+def _validators(api_version: str, kind: str) -> list[Draft202012Validator]:
+    """One of a custom resource; one of each version of Kubernetes for what is its own."""
+    if _is_custom(api_version):
+        return [Draft202012Validator(_strict(_schema_of(api_version, kind)))]
+    group, _, version = api_version.rpartition("/")
+    name = "-".join(filter(None, (kind.lower(), group.partition(".")[0], version)))
+    found = []
+    for folder, definitions in map(_schemas_of, KUBERNETES_VERSIONS):
+        schema = json.loads((folder / f"{name}.json").read_text())
+        found.append(Draft202012Validator(schema, registry=definitions))
+    return found
+
+
+@cache
+def _schemas_of(version: str) -> tuple[Path, Registry[Any]]:
+    """The folder of a version of Kubernetes, and what its files refer to."""
+    packages = "lib/*/site-packages/kubernetes_validate/kubernetes-json-schema"
+    (folder,) = VALIDATOR.glob(f"{packages}/v{version}.*-local-strict")
+    text = (folder / "_definitions.json").read_text()
+    return folder, Resource.from_contents(json.loads(text)) @ Registry()
 
 
 def _is_custom(api_version: str) -> bool:
@@ -144,10 +152,13 @@ def _is_custom(api_version: str) -> bool:
 
 
 @cache
+def _custom() -> list[Object]:
+    return [load_all(file.read_text())[0]["spec"] for file in CRDS.iterdir()]
+
+
 def _schema_of(api_version: str, kind: str) -> Object:
     group, _, version = api_version.partition("/")
-    for file in CRDS.iterdir():
-        spec = yaml.safe_load(file.read_text())["spec"]
+    for spec in _custom():
         if (spec["group"], spec["names"]["kind"]) == (group, kind):
             (found,) = [
                 served["schema"]

@@ -24,6 +24,7 @@ from tests.deploy import chart
 from tests.deploy.chart import FULLNAME, Refused, environment, facts_of, only, pods, render, worker
 from tests.deploy.matrix import MAPPING, MATRIX, SECURED
 from tests.harness.observed import RULES
+from worker import __version__
 from worker.cli.group import cli
 from worker.errors import SetupError
 from worker.settings import PREFIX, Settings, checks, settings_by_field
@@ -44,18 +45,16 @@ def test_the_chart_is_sound() -> None:
     assert "0 chart(s) failed" in chart.helm("lint", "--strict", CHART)
 
 
-def test_what_is_rendered_is_what_kubernetes_takes(
-    objects: list[chart.Object], tmp_path: Path
-) -> None:
-    assert chart.complaints(objects, tmp_path) == []
+def test_what_is_rendered_is_what_kubernetes_takes(objects: list[chart.Object]) -> None:
+    assert chart.complaints(objects) == []
 
 
 @pytest.mark.parametrize("file", SHAPES, ids=lambda file: file.stem)
-def test_values_of_other_shapes(file: Path, tmp_path: Path) -> None:
+def test_values_of_other_shapes(file: Path) -> None:
     """Each file has values, and what must be in objects: KIND/END of a name, then a part of it."""
     values, expected = yaml.safe_load_all(file.read_text())
     made = render(values)
-    assert chart.complaints(made, tmp_path) == []
+    assert chart.complaints(made) == []
     assert expected
     for name, part in expected.items():
         kind, _, end = name.partition("/")
@@ -84,35 +83,35 @@ def difference(part: Any, whole: Any, where: str) -> str | None:
     return None if part == whole else f"{where}: {whole} is not {part}"
 
 
-def test_the_values_of_the_page_are_taken(tmp_path: Path) -> None:
+def test_the_values_of_the_page_are_taken() -> None:
     (example,) = re.findall(
         r"```yaml\n(.*?)```", (ROOT / "docs/reference/chart.md").read_text(), flags=re.DOTALL
     )
     made = render(yaml.safe_load(example))
-    assert chart.complaints(made, tmp_path) == []
+    assert chart.complaints(made) == []
     settings = environment(worker(made), facts_of(0), {"coversumm-worker/password": "x"})
     assert settings["COVERSUMM_SASL_PASSWORD"] == "x"
     mounts = {mount["mountPath"] for mount in worker(made)["volumeMounts"]}
     assert str(Path(settings["COVERSUMM_SSL_CA_LOCATION"]).parent) in mounts
 
 
-def test_a_variant_of_the_image_is_a_tag(tmp_path: Path) -> None:
+def test_a_variant_of_the_image_is_a_tag() -> None:
     (example,) = re.findall(
         r"```yaml\n(.*?)```", (ROOT / "docs" / "image.md").read_text(), flags=re.DOTALL
     )
     made = render(yaml.safe_load(example))
-    assert chart.complaints(made, tmp_path) == []
-    assert worker(made)["image"] == "coversumm-worker:0.1.0-openvino"
+    assert chart.complaints(made) == []
+    assert worker(made)["image"] == f"coversumm-worker:{__version__}-openvino"
     settings = environment(worker(made), facts_of(0))
     assert settings["COVERSUMM_EMBEDDER_PRECISION"] == "bf16"
 
 
-def test_the_schemas_are_strict(tmp_path: Path) -> None:
+def test_the_schemas_are_strict() -> None:
     made = render(MATRIX["autoscaled"])
     for kind in ("StatefulSet", "ScaledObject", "PodMonitor", "PrometheusRule"):
         wrong = {**only(made, kind)}
         wrong["spec"] = {**wrong["spec"], "nonsense": 1}
-        (complaint,) = chart.complaints([wrong], tmp_path)[:1]
+        (complaint,) = chart.complaints([wrong])[:1]
         assert "nonsense" in complaint
 
 
@@ -356,13 +355,9 @@ def _contradictions() -> dict[str, dict[str, str]]:
         )
     for low, high, _ in checks.LESS_THAN:
         found[f"{low} as {high}"] = {named[low]: str(getattr(Settings, high))}
-    for name, needed in (
-        *checks.NEEDS,
-        *checks.TOGETHER,
-        *(pair[::-1] for pair in checks.TOGETHER),
-    ):
-        if name != needed:
-            found[f"{name} without {needed}"] = {named[name]: examples[named[name]]}
+    alone = {name for name, needed in checks.NEEDS if name != needed}
+    for name in sorted(alone.union(*checks.TOGETHER)):
+        found[f"{name} alone"] = {named[name]: examples[named[name]]}
     for name in checks.OF_TLS:
         found[f"{name} without TLS"] = {named[name]: FILE}
     registry = ["schema_registry_url", "schema_registry_password", *checks.ONE_OF]
@@ -376,9 +371,9 @@ def _contradictions() -> dict[str, dict[str, str]]:
         for missing in enough:
             given = {name: value for name, value in enough.items() if name != missing}
             found[f"{mechanism} without {missing}"] = login | given
-        for other in sorted(used.difference(*checks.SASL[mechanism])):
-            more = {named[other]: examples[named[other]]}
-            found[f"{mechanism} with {other}"] = login | enough | more
+        others = {named[other] for other in used.difference(*checks.SASL[mechanism])}
+        more = {name: examples[name] for name in others if name != "SASL_PASSWORD_LOCATION"}
+        found[f"{mechanism} with others"] = login | enough | more
     return found
 
 

@@ -195,8 +195,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         yield made
 
 
-def test_the_examples_are_what_strimzi_takes(tmp_path: Path) -> None:
-    assert complaints([*TOPICS, KAFKA_USER, REPLAYER, LETTERS, BRIDGE], tmp_path) == []
+def test_the_examples_are_what_strimzi_takes() -> None:
+    assert complaints([*TOPICS, KAFKA_USER, REPLAYER, LETTERS, BRIDGE]) == []
 
 
 def test_the_examples_are_the_workers_topics() -> None:

@@ -31,18 +31,18 @@ def documents(*names: str) -> list[Any]:
     ]
 
 
-def test_argo_cd_takes_the_application(tmp_path: Path) -> None:
+def test_argo_cd_takes_the_application() -> None:
     (application,) = documents("argocd/application.yaml")
-    assert complaints([application], tmp_path) == []
+    assert complaints([application]) == []
     source = application["spec"]["source"]
     assert (DEPLOY.parent / source["path"] / "Chart.yaml").exists()
     made = render(source["helm"]["valuesObject"])
-    assert complaints(made, tmp_path) == []
+    assert complaints(made) == []
     check = only(made, "Job", "-upgrade-check")["spec"]["template"]["spec"]
     assert check["serviceAccountName"] == "default", "its first synchronization has no other"
 
 
-def test_the_chart_takes_the_values_of_flux(tmp_path: Path) -> None:
+def test_the_chart_takes_the_values_of_flux() -> None:
     source, release = documents("flux/release.yaml")
     wanted = release["spec"]["chart"]["spec"]
     assert (wanted["sourceRef"]["kind"], wanted["sourceRef"]["name"]) == (
@@ -50,12 +50,12 @@ def test_the_chart_takes_the_values_of_flux(tmp_path: Path) -> None:
         source["metadata"]["name"],
     )
     assert (DEPLOY.parent / wanted["chart"] / "Chart.yaml").exists()
-    assert complaints(render(release["spec"]["values"]), tmp_path) == []
+    assert complaints(render(release["spec"]["values"])) == []
 
 
-def test_workers_read_the_secret_that_external_secrets_makes(tmp_path: Path) -> None:
+def test_workers_read_the_secret_that_external_secrets_makes() -> None:
     store, secret = documents("external-secrets/kafka.yaml")
-    assert complaints([store, secret], tmp_path) == []
+    assert complaints([store, secret]) == []
     assert secret["spec"]["secretStoreRef"]["name"] == store["metadata"]["name"]
     (values,) = documents("external-secrets/values.yaml")
     made = render(values)

@@ -28,7 +28,8 @@ DOCKERFILES = [
 DOCKERFILE, _, VARIANTS = (file.read_text() for file in DOCKERFILES)
 EXTRAS = sorted(file.stem for file in (ROOT / "deploy" / "image" / "extras").iterdir())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: --hash=sha256:([0-9a-f]{64}))?")
+PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
+LOCKS = ["requirements.lock", "requirements-dev.lock"]
 IMAGE_PYTHON = {"python_version": "3.11", "python_full_version": "3.11.2", "extra": ""}
 TOOLS = Path(sys.executable).parent
 
@@ -37,12 +38,12 @@ def _name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _pins(file: str) -> dict[str, tuple[str, str]]:
-    """Package -> version and hash of a file of pins."""
-    lines = (line for line in (ROOT / file).read_text().splitlines() if not line.startswith("#"))
-    found = [PIN.fullmatch(line) for line in lines]
+def _pins(*files: str) -> dict[str, tuple[str, list[str]]]:
+    """Package -> version and hashes of files of pins, each of which has a hash at least."""
+    text = "".join((ROOT / file).read_text() for file in files).replace(" \\\n    ", " ")
+    found = [PIN.fullmatch(line) for line in text.splitlines() if not line.startswith("#")]
     assert all(found)
-    return {_name(match[1]): (match[2], match[3] or "") for match in found if match}
+    return {_name(match[1]): (match[2], match[3].split()) for match in found if match}
 
 
 def _needed(package: str, found: set[str]) -> set[str]:
@@ -72,13 +73,24 @@ def test_the_linter_of_dockerfiles_finds_nothing() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_image_holds_the_locked_versions_each_with_its_hash() -> None:
-    pinned, locked = _pins("deploy/image/requirements.txt"), _pins("requirements.lock")
-    assert {name: version for name, (version, _) in pinned.items()} == {
-        name: locked[name][0] for name in pinned
-    }
-    assert all(digest for _, digest in pinned.values())
-    assert all(digest for _, digest in _pins("deploy/image/sbom-requirements.txt").values())
+@pytest.mark.parametrize("file", ["requirements.txt", *(f"extras/{extra}.txt" for extra in EXTRAS)])
+def test_the_image_and_its_variants_hold_files_of_the_locks(file: str) -> None:
+    pinned, locked = _pins(f"deploy/image/{file}"), _pins(*LOCKS)
+    for name, (version, hashes) in pinned.items():
+        assert (version, hashes[0] in locked[name][1]) == (locked[name][0], True), name
+    assert _pins("deploy/image/sbom-requirements.txt")
+
+
+def test_setup_installs_what_the_worker_its_build_and_its_model_need_and_nothing_else() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    direct = [*PROJECT["optional-dependencies"]["language"], *build]
+    needed = _needed("coversumm-worker", {_name(Requirement(each).name) for each in direct})
+    for requirement in direct:
+        needed |= _needed(Requirement(requirement).name, set())
+    locked = _pins("requirements.lock")
+    assert locked.keys() == needed | {PACKAGE.partition("==")[0]}
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *direct, PACKAGE]):
+        assert requirement.specifier.contains(locked[_name(requirement.name)][0]), requirement
 
 
 def test_the_image_holds_all_that_the_worker_needs_and_nothing_else() -> None:
@@ -86,12 +98,8 @@ def test_the_image_holds_all_that_the_worker_needs_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_a_variant_holds_the_locked_versions_of_all_that_its_extra_needs(extra: str) -> None:
-    pinned, locked = _pins(f"deploy/image/extras/{extra}.txt"), _pins("requirements.lock")
-    assert {name: version for name, (version, _) in pinned.items()} == {
-        name: locked[name][0] for name in pinned
-    }
-    assert all(digest for _, digest in pinned.values())
+def test_a_variant_holds_all_that_its_extra_needs(extra: str) -> None:
+    pinned = _pins(f"deploy/image/extras/{extra}.txt")
     needed = {
         Requirement(requirement).name for requirement in PROJECT["optional-dependencies"][extra]
     }
@@ -125,9 +133,9 @@ def test_a_wrong_extra_is_refused_before_anything_is_built() -> None:
 
 
 def test_the_model_and_the_python_are_those_of_the_project() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert f"MODEL := {PACKAGE}\n" in makefile  # what deploy/image/build takes
-    assert PACKAGE.split("==")[0] in DOCKERFILE
+    name = PACKAGE.partition("==")[0]
+    assert f"grep -A 1 '^{name}=='" in (ROOT / "deploy" / "image" / "build").read_text()
+    assert name in DOCKERFILE
     pythons = set(re.findall(r"python(3\.\d+)", DOCKERFILE + VARIANTS))
     assert len(pythons) == 1
     assert f"Programming Language :: Python :: {pythons.pop()}" in PROJECT["classifiers"]

@@ -118,9 +118,7 @@ class PlayedCluster:
         ]
         where = ["--namespace", "reviews", *(["--is-upgrade"] if upgrade else [])]
         text = chart.helm("template", release.name, chart.CHART, *where, *files)
-        release.objects = [
-            document for document in yaml.safe_load_all(text) if document is not None
-        ]
+        release.objects = chart.load_all(text)
         release.revisions.append(words)
         if upgrade:
             check = _container(chart.only(release.objects, "Job", "-upgrade-check"))

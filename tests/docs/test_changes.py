@@ -15,11 +15,8 @@ from tests.harness.broker import KafkaBroker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.topics import producer
 from tests.harness.workers import run_command
-from tests.real_kafka.conftest import kafka
 from tests.view.changes import body, facets_body
 from worker.view.output import PROGRAM
-
-__all__ = ["kafka"]
 
 PAGE = (ROOT / "docs" / "changes.md").read_text(encoding="utf-8")
 LINES = [

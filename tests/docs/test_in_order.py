@@ -212,6 +212,7 @@ def test_the_files_of_the_tutorial_are_on_its_page() -> None:
     assert more.lstrip() in shown
 
 
+@pytest.mark.long
 def test_the_first_output_is_what_summarize_prints(tmp_path: Path) -> None:
     with gzip.open(SAMPLE, "rt") as file:
         (tmp_path / "stay.jsonl").write_text("".join(line for line in file if f'"{STAY}"' in line))

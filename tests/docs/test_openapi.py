@@ -178,7 +178,7 @@ def test_it_is_valid_and_the_file_is_as_generated() -> None:
     assert list(OpenAPIV31SpecValidator(DOCUMENT).iter_errors()) == []
     broken = document()
     del broken["paths"]["/status"]["get"]["responses"]["200"]["description"]
-    assert list(OpenAPIV31SpecValidator(broken).iter_errors())
+    assert any(OpenAPIV31SpecValidator(broken).iter_errors())
     text = (ROOT / "docs" / "reference" / "openapi.yaml").read_text("utf-8")
     assert text == openapi_yaml(), "run `make docs`"
     assert yaml.safe_load(text) == DOCUMENT

@@ -36,7 +36,7 @@ from worker.events import (
     decode,
     summary_sentence,
 )
-from worker.events.codec import OUTPUTS, Codec, OutputCodec
+from worker.events.codec import OUTPUTS, InputCodec, OutputCodec
 from worker.events.inputs import EVENT_TYPES, Body
 from worker.events.json_codec import unknown_type, wrong_field
 from worker.events.reasons import BadEvent, Reason
@@ -68,7 +68,7 @@ class MessagePack:
 
 AVRO = AvroOutput({SummaryChanged: 7, FacetsChanged: 8})
 FORMATS: dict[str, OutputCodec] = {**OUTPUTS, "avro": AVRO}
-OTHER: Codec = MessagePack()
+OTHER: InputCodec = MessagePack()
 
 
 def decode_other(event: Any, key: bytes | None = b"e") -> Event | Rejected:

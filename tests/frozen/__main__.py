@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from tests.frozen.commands import exits, helps
+from tests.frozen.commands import exits, helps, settings
 from tests.frozen.streams import STREAMS, all_hashes
 from tests.frozen.test_frozen import FOLDER, HASHES
 
@@ -16,13 +16,14 @@ def main() -> None:
     """Write the records, or show a stream."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     task = parser.add_mutually_exclusive_group(required=True)
-    task.add_argument("--write", action="store_true", help="write hashes, helps and exit codes")
+    task.add_argument("--write", action="store_true", help="write all records")
     task.add_argument("--show", metavar="STREAM", help="a name in hashes.json, or a part of one")
     given = parser.parse_args()
     if given.write:
         HASHES.write_text(all_hashes())
         (FOLDER / "help.txt").write_text(helps())
         (FOLDER / "exits.txt").write_text(exits())
+        (FOLDER / "settings.txt").write_text(settings())
         return
     for stream in STREAMS:
         if given.show in stream.name:

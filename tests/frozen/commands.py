@@ -1,4 +1,4 @@
-"""The text of every `--help`, and the exit codes of invocations that need no broker."""
+"""Helps, exit codes of invocations that need no broker, and settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from tests.frozen.events import DIMENSION, MAPPING, Events, as_json, of_a_shop
 from worker.cli.group import cli, execute
+from worker.settings import settings_by_field
 from worker.view.output import PROGRAM
 
 ENVIRONMENT = {
@@ -148,6 +149,11 @@ def _names(names: tuple[str, ...], command: object) -> Iterator[tuple[str, ...]]
     yield names
     for name, inner in getattr(command, "commands", {}).items():
         yield from _names((*names, name), inner)
+
+
+def settings() -> str:
+    """A line for each setting: its variable and default."""
+    return "".join(f"{item.variable} {item.default}\n" for item in settings_by_field().values())
 
 
 def exits() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -199,13 +199,18 @@ class Stream(NamedTuple):
         )
         yield from run(setup, list(events.draw(STEPS[self.shape])))
 
-    def hashes(self, native: str = "off") -> dict[str, str]:
-        """By kind of part, the hash of all parts of the kind in order."""
-        found = {}
-        for kind, _, raw in self.parts_of(native):
-            digest = found.setdefault(kind, sha256())
-            digest.update(len(raw).to_bytes(8, "big") + raw)
-        return {kind: found[kind].hexdigest()[:16] for kind in sorted(found)}
+    def hashes(self) -> dict[str, str]:
+        """Those of its parts."""
+        return hashes_of(self.parts)
+
+
+def hashes_of(parts: Iterable[Part]) -> dict[str, str]:
+    """By kind of part, the hash of all parts of the kind in order."""
+    found = {}
+    for kind, _, raw in parts:
+        digest = found.setdefault(kind, sha256())
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    return {kind: found[kind].hexdigest()[:16] for kind in sorted(found)}
 
 
 VALUES = Stream(

@@ -1,24 +1,25 @@
-"""Bytes, rows, help and exit codes are those on record. They change only on purpose."""
+"""Bytes, rows, help, exit codes and settings are those on record. They change only on purpose."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.frozen.adapter import unframed
-from tests.frozen.commands import exits, helps
-from tests.frozen.streams import STREAMS, Stream
+from tests.frozen.adapter import Part, unframed
+from tests.frozen.commands import exits, helps, settings
+from tests.frozen.streams import STREAMS, Stream, hashes_of
 from tests.native.definitions import in_any_order
 
 FOLDER = Path(__file__).parent
 HASHES = FOLDER / "hashes.json"
 FACETS_ROWS = "rows E S"
 ON_PURPOSE = (
-    "A contract changes only on purpose, with a line in CHANGELOG.md; then run "
-    "`python -m tests.frozen --write`."
+    "A contract changes only on purpose, by the promise of docs/upgrade.md, with a line in "
+    "CHANGELOG.md; then run `python -m tests.frozen --write`."
 )
 
 
@@ -44,16 +45,17 @@ def test_a_stream_publishes_and_stores_the_same(stream: Stream, recorded: Any) -
 )
 def test_native_code_publishes_and_stores_the_same(stream: Stream, recorded: Any) -> None:
     """Rows of a transaction may be in another order, and sentences of a facet in its row."""
-    now, before = stream.hashes("require"), recorded[stream.name]
+    parts = list(stream.parts_of("require"))
+    now, before = hashes_of(parts), recorded[stream.name]
     other = {kind for kind in now | before if now.get(kind) != before.get(kind)}
     assert other <= {"changelog"} | {FACETS_ROWS} & before.keys()
     if FACETS_ROWS in other:
-        assert facets_rows(stream, "require") == facets_rows(stream, "off")
+        assert facets_rows(parts) == facets_rows(stream.parts)
 
 
-def facets_rows(stream: Stream, native: str) -> dict[bytes, Any]:
+def facets_rows(parts: Iterable[Part]) -> dict[bytes, Any]:
     """The rows with sets of facets in the end."""
-    found = [raw for kind, _, raw in stream.parts_of(native) if kind == FACETS_ROWS]
+    found = [raw for kind, _, raw in parts if kind == FACETS_ROWS]
     return in_any_order(dict(map(unframed, found)))
 
 
@@ -67,3 +69,7 @@ def test_help_is_the_same() -> None:
 
 def test_commands_end_as_before() -> None:
     assert exits().splitlines() == (FOLDER / "exits.txt").read_text().splitlines(), ON_PURPOSE
+
+
+def test_settings_are_the_same() -> None:
+    assert settings().splitlines() == (FOLDER / "settings.txt").read_text().splitlines(), ON_PURPOSE

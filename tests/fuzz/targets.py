@@ -27,6 +27,7 @@ from tests.registry import test_avro as avro
 from tests.registry.framing import CONTRACT, UNION, codec
 from tests.registry.test_framed import EVENTS as AVRO_EVENTS
 from tests.registry.test_framed import as_avro
+from worker.coversumm.native import native_module
 from worker.errors import FileErrors, SetupError
 from worker.events import Ignored, Reason, Record, Rejected, ReviewDetails
 from worker.events.bare import Reading, read_json, read_row
@@ -39,7 +40,6 @@ from worker.mapping.contract import ContractWriter
 from worker.operations.letter_sending import Sent, UnknownMetadata
 from worker.operations.letters import DeadLetter
 from worker.processing.config import event_limits
-from worker.processing.native import native_module
 from worker.registry.avro import AvroSchema, BadSchema
 from worker.settings import Settings, settings_by_field
 from worker.sources.archive import Archive

@@ -19,7 +19,5 @@ def test_the_examples_are_valid_and_keep_the_law(name: str) -> None:
 
 
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
-    for number, (_, failures) in enumerate(rounds(seed=1, per_target=150, folder=tmp_path)):
-        assert not failures, "\n".join(map(str, failures))
-        if number == 1:
-            break
+    _, failures = next(rounds(seed=1, per_target=150, folder=tmp_path))
+    assert not failures, "\n".join(map(str, failures))

@@ -179,6 +179,8 @@ class KafkaBroker(KafkaNode, Kafka):
         }
         given = {
             **SETTINGS,
+            # A controller alone need not show that it is alive: half of what an idle broker costs.
+            "metadata.max.idle.interval.ms": "60000",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
             "advertised.listeners": ",".join(listeners),

@@ -1,10 +1,11 @@
 """The summary of an entity by its rows and brute force, independent of the worker's own reading."""
 
+from worker.coversumm import brute_force
 from worker.events.publishing import SUMMARIES
 from worker.processing.entity_view import SummaryView, view_sentences
 from worker.state.entity import EntityRows
 from worker.state.keys import header_key
-from worker.state.snapshot import brute_force, read_snapshots
+from worker.state.snapshot import read_snapshots
 from worker.state.store import Rows
 
 

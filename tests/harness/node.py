@@ -32,6 +32,8 @@ from tests.harness.process import Process
 
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+VERSION = os.environ.get("KAFKA_VERSION", "")
+"""Of the brokers; empty: that of `pom.xml`."""
 JAVA_MAJOR = 17
 INSTALL = "apt-get install openjdk-17-jre-headless maven"
 
@@ -72,11 +74,11 @@ def _java_major() -> int:
     return int(found[1]) if found else 0
 
 
-def jars(pom: Path = POM) -> Path:
-    """The folder with the jars that `pom` names; Maven fills it on the first call. A half-filled
-    folder is never seen.
+def jars(pom: Path = POM, version: str = "") -> Path:
+    """The folder with the jars that `pom` names, those of Kafka in this version; Maven fills it on
+    the first call. A half-filled folder is never seen.
     """
-    folder = CACHE / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    folder = CACHE / hashlib.sha256(pom.read_bytes() + version.encode()).hexdigest()[:16]
     if folder.is_dir():
         return folder
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -84,6 +86,7 @@ def jars(pom: Path = POM) -> Path:
         lib = Path(scratch) / "lib"
         command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={lib}", "-DincludeScope=runtime"]
+        command += [f"-Dkafka.version={version}"] if version else []
         done = subprocess.run(
             command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900
         )
@@ -179,10 +182,30 @@ class KafkaNode(Process):
             properties.write_text(
                 "".join(f"{name}={value}\n" for name, value in self._settings.items())
             )
+            self._format(properties)
+        super().launch(self._java("kafka.Kafka", str(properties)), self._complete())
+
+    def _format(self, properties: Path) -> None:
+        """Format its storage: a copy of what Kafka's tool, a Java of its own, once made for another
+        node, under this one's names.
+        """
+        data, formatted = (
+            Path(self._settings["log.dirs"]),
+            jars(version=VERSION).with_suffix(".data"),
+        )
+        if not formatted.is_dir():
             tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c"]
             if self._run(*tool, str(properties)):
                 raise BrokerError(f"the broker's storage could not be formatted\n{self.log_end()}")
-        super().launch(self._java("kafka.Kafka", str(properties)), self._complete())
+            with (
+                tempfile.TemporaryDirectory(dir=CACHE) as scratch,
+                contextlib.suppress(OSError),  # another process was faster
+            ):
+                shutil.copytree(data, Path(scratch) / "data").rename(formatted)
+        shutil.copytree(formatted, data, dirs_exist_ok=True)
+        names = {"cluster.id": self._cluster_id, "node.id": self.number}
+        names |= {"directory.id": new_cluster_id(), "version": 1}
+        (data / "meta.properties").write_text("".join(f"{k}={v}\n" for k, v in names.items()))
 
     def wait_until_it_serves(self, timeout_s: float = PATIENCE_SECONDS) -> None:
         """Return when it serves requests; it is killed where it does not, and that is an error."""
@@ -214,7 +237,7 @@ class KafkaNode(Process):
     def _java(self, main: str, *arguments: str) -> list[str]:
         return [
             *("java", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC", *java_options),
-            *("-cp", f"{jars()}/*"),
+            *("-cp", f"{jars(version=VERSION)}/*"),
             # a killed broker leaves its unpacked libraries behind
             f"-Djava.io.tmpdir={self.directory}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",

@@ -17,6 +17,7 @@ from worker.events import Message
 from worker.events.json_codec import encode
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic
 from worker.processing.entity_view import NoFacets
+from worker.settings import Settings
 from worker.stream.feed import ChangeFeed
 from worker.stream.surroundings import Threads
 from worker.telemetry.metrics import Metrics
@@ -61,14 +62,9 @@ class Site:
     def application(self, path: str = "") -> web.Application:
         """What is served, if its Runner has this path."""
         application, history = web.Application(), cast(Any, self.history)
-        pages = add_pages(
-            application,
-            self.state,
-            Metrics(),
-            index=not self.has_page,
-            path=path,
-            origins=self.origins,
-        )
+        origins = ",".join(self.origins) or None
+        settings = Settings(web_page=self.has_page, web_path=path, web_origins=origins)
+        pages = add_pages(application, self.state, Metrics(), settings)
         add_widget(application, self.review_url)
         if self.has_page:
             install_page(application, self.state, pages, self.feed, history)

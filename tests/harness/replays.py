@@ -34,8 +34,6 @@ BEGINNING_MS = 1_672_531_200_000
 """Of every history: the year 2023."""
 STEP_MS = 60_000
 """Between two of its events."""
-
-
 LATE_STEPS = 30
 """How far back the timestamp of an event is at most that comes late."""
 
@@ -133,7 +131,7 @@ class ReplayProcess(Process):
         self.wait(-signal.SIGKILL)
 
     def wait(  # type: ignore[override]
-        self, code: int = 0, timeout_s: float = PATIENCE_SECONDS
+        self, code: int = 0, timeout_s: float = 3 * PATIENCE_SECONDS
     ) -> list[dict[str, Any]]:
         """Its JSON lines, once it ended with this exit code."""
         ended = super().wait(timeout_s)
@@ -144,7 +142,7 @@ class ReplayProcess(Process):
             raise WorkerError(f"ended with {ended}\n{out[-2000:]}\n{self.errors[-6000:]}")
         return [line for _, line in self.said]
 
-    def report(self, timeout_s: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    def report(self, timeout_s: float = 3 * PATIENCE_SECONDS) -> dict[str, Any]:
         """What it says at its end."""
         return next(line for line in self.wait(timeout_s=timeout_s) if line["type"] == "report")
 

@@ -18,72 +18,42 @@ from worker.state.listing import ListedEntity, Page
 from worker.stream.queries import TooManyQuestions
 
 OTHER_WORKER = "http://worker-1.example:8080"
+COUNTS = {"entity_id": "x", "incarnation": 0, "review_count": 2, "sentence_count": 3}
+PLACE = {"partition": 0, "next_offset": 18}
+RATINGS = Ratings(1, 4.0, {"4": 1})
+SENTENCE = summary_sentence(0, "r#0", "r", "Grün.", ReviewDetails(4.0, None, "de"), 0.25, 1)
 VIEW = SummaryView(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
-    ratings=Ratings(1, 4.0, {"4": 1}),
+    **COUNTS,
+    ratings=RATINGS,
     sequence=17,
     sentences=(
         ViewSentence(
-            rank=0,
-            sentence_id="r#0",
-            review_id="r",
-            text="Grün.",
-            rating=4.0,
-            language="de",
-            distance=0.25,
-            support=2,
+            **{"rank": 0, "sentence_id": "r#0", "review_id": "r", "text": "Grün."},
+            **{"rating": 4.0, "language": "de", "distance": 0.25, "support": 2},
         ),
     ),
 )
 SHORT = ShortView(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
+    **COUNTS,
     threshold=0.8,
     sentences=(ShortSentence(0, "r#0", "r", "Grün.", 4.0, 0.25, 3, 2),),
-    partition=0,
-    next_offset=18,
+    **PLACE,
 )
-
-
 FACETS = FacetsView(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
-    ratings=Ratings(1, 4.0, {"4": 1}),
+    **COUNTS,
+    ratings=RATINGS,
     sequence=17,
-    facets=(
-        FacetSummary(
-            "news",
-            3,
-            1,
-            1,
-            Ratings(1, 4.0, {"4": 1}),
-            [summary_sentence(0, "r#0", "r", "Grün.", ReviewDetails(4.0, None, "de"), 0.25, 1)],
-        ),
-    ),
-    partition=0,
-    next_offset=18,
+    facets=(FacetSummary("news", 3, 1, 1, RATINGS, [SENTENCE]),),
+    **PLACE,
 )
 OVERVIEW = Overview(
-    entity_id="x",
-    incarnation=0,
-    review_count=2,
-    sentence_count=3,
-    ratings=FACETS.ratings,
+    **COUNTS,
+    ratings=RATINGS,
     threshold=0.8,
     sentences=(OverviewSentence(0, "news", 1, "r#0", "r", "Grün.", 4.0, 0.25),),
     facets=FACETS.facets,
-    partition=0,
-    next_offset=18,
+    **PLACE,
 )
-COUNTS = {"entity_id": "x", "incarnation": 0, "review_count": 2, "sentence_count": 3}
-PLACE = {"partition": 0, "next_offset": 18}
 ANSWER = Answer(
     **COUNTS,
     question="Is it quiet",
@@ -95,7 +65,7 @@ ANSWER = Answer(
     **PLACE,
 )
 NONE, ROSE = Complaints(0, 0, None, None), Complaints(9, 1, True, True)
-PERIODS = (Period("2026-Q4", 1, Ratings(1, 4.0, {"4": 1})),)
+PERIODS = (Period("2026-Q4", 1, RATINGS),)
 TREND = TrendView(
     **COUNTS,
     by="quarter",

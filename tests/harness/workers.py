@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.harness import armed as armed_launcher
 from tests.harness.broker import Kafka
@@ -33,7 +33,7 @@ from tests.harness.node import free_port
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.process import Process, ProcessError, die_with_parent
 from tests.harness.recovered import BY_HAND
-from tests.harness.topics import committed_offsets, consumer, read_topic
+from tests.harness.topics import committed_in, consumer, read_topic
 
 COMMAND = [sys.executable, "-m", "worker"]
 VERIFIER = [sys.executable, "-m", "tests.harness.verifier"]
@@ -304,7 +304,16 @@ class Pipeline:
 
     def lag(self, targets: Mapping[int, int]) -> int:
         """Offsets between what is committed and `targets`."""
-        committed = committed_offsets(self.broker.bootstrap_servers, self.input_topic, self.name)
+        with self._reader() as reader:
+            return self._lag(reader, targets)
+
+    def _reader(self) -> contextlib.closing[Consumer]:
+        """A client of the group, which finds brokers again that were away."""
+        options = {"reconnect.backoff.max.ms": 500}
+        return contextlib.closing(consumer(self.broker.bootstrap_servers, self.name, **options))
+
+    def _lag(self, reader: Consumer, targets: Mapping[int, int]) -> int:
+        committed = committed_in(reader, self.input_topic)
         return sum(
             max(0, target - max(0, committed[partition])) for partition, target in targets.items()
         )
@@ -317,11 +326,15 @@ class Pipeline:
         def caught_up() -> bool:
             if not any(worker.alive for worker in self.workers):
                 raise WorkerError("no worker is alive\n" + self.logs())
-            return self.lag(targets) == 0
+            return self._lag(reader, targets) == 0
 
-        eventually(
-            caught_up, lambda: f"lag {self.lag(targets)}\n{self.logs()}", timeout_s=timeout_s
-        )
+        with self._reader() as reader:
+            eventually(
+                caught_up,
+                lambda: f"lag {self._lag(reader, targets)}\n{self.logs()}",
+                timeout_s=timeout_s,
+                every_s=0.2,
+            )
         return time.monotonic() - started_s
 
     def set_offsets(self, offsets: Mapping[int, int]) -> None:

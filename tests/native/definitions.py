@@ -4,7 +4,7 @@ from tests.harness.drive import base64_vector
 from tests.native.streams import LABELS, VECTORS
 from worker.events.publishing import FACETS
 from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
-from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
+from worker.facets.membership import FacetCriteria, facet_criteria
 from worker.state.keys import ENTITY, FACET_SETS, parse_entity_key
 from worker.state.rows import decode_published
 
@@ -89,7 +89,7 @@ def random_facets(random, dimension=3) -> FacetCriteria:
 
 def of_facets(facets, **changes):
     """Settings with these facets."""
-    limits = {"label_bits": label_bits(facets), **changes.pop("limits", {})}
+    limits = {"label_bits": facets.label_bits, **changes.pop("limits", {})}
     return {"facets": facets, "facets_topic": "facets", "limits": limits, **changes}
 
 

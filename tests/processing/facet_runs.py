@@ -17,7 +17,7 @@ from tests.processing.operations import (
     records_of,
 )
 from worker.facets.definitions import Definitions, Facet, Polarity, RatingRange
-from worker.facets.membership import facet_criteria, label_bits
+from worker.facets.membership import facet_criteria
 
 
 def packed(vector):
@@ -136,5 +136,5 @@ def runs(draw, events=events):
 
 
 def with_facets(**changes):
-    limits = {"label_bits": label_bits(FACETS), **changes.pop("limits", {})}
+    limits = {"label_bits": FACETS.label_bits, **changes.pop("limits", {})}
     return config(facets=FACETS, facets_topic="facets", limits=limits, **changes)

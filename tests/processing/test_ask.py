@@ -162,7 +162,7 @@ def test_an_answer_is_that_of_the_definition(history, question, vector, chosen):
         assert rarest.review_count == mentions[rarest.word] == min(mentions.values())
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | reviews), max_size=14), vectors)
 def test_what_speaks_of_a_facets_only_phrase_is_in_the_facet(history, vector):
     """The reviews are those of the facet. The answer is its sentences, nearest to the phrase first,

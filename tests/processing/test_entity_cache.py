@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.bench.processor import DIMENSION, Store, processor, records, run
+from tests.harness.long import one_of
 from tests.processing.facet_runs import packed
 from worker.facets.definitions import Definitions, Facet, RatingRange
 from worker.facets.membership import facet_criteria
@@ -44,8 +45,9 @@ def worker_of(store: Store, *, has_facets: bool, **batch: int) -> Processor:
     return Processor(made, lambda _: store.rows, None)
 
 
-@pytest.mark.parametrize("has_facets", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("sentences", [10, pytest.param(130, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("sentences", "has_facets"), one_of([(10, False), (10, True), (130, False)])
+)
 def test_memory_is_said_as_it_is(tmp_path: Any, sentences: int, has_facets: bool) -> None:
     """Encoded facets included, which are kept for the next message: six of them quote the same."""
     events = list(records(ENTITIES * sentences, ENTITIES))

@@ -15,11 +15,11 @@ from tests.coversumm.naive_short_view import cosine
 from tests.harness.drive import DIMENSION, Driver, FakeEngine, config, upsert
 from tests.harness.facet_model import FacetModel, label
 from tests.harness.model import ratings
+from tests.harness.oracle import brute_force
 from tests.processing.facet_runs import FACETS, packed, runs, with_facets
 from tests.processing.operations import ENTITIES
-from worker.coversumm import brute_force
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_criteria, label_bits
+from worker.facets.membership import facet_criteria
 from worker.processing import entity_view
 from worker.processing.entities import EntityKey
 from worker.processing.entity_view import (
@@ -122,7 +122,7 @@ extents = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     distinct=st.booleans(),
     by_text=st.booleans(),
@@ -184,7 +184,7 @@ def label_of(number):
     return f"{facet.name} ({facet.only_language})" if facet.only_language else facet.name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     least=st.sampled_from([1, 2, 5]),
     batches=runs(),
@@ -192,7 +192,7 @@ def label_of(number):
     extent=extents,
 )
 def test_views_of_one_language_equal_brute_force(least, batches, asked, extent):
-    limits = {"label_bits": label_bits(BY_LANGUAGE)}
+    limits = {"label_bits": BY_LANGUAGE.label_bits}
     driver = Driver(
         config(facets=BY_LANGUAGE, facets_topic="facets", limits=limits, language_min=least)
     )

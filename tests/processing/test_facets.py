@@ -41,7 +41,7 @@ setups = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(setup=setups, batches=runs(with_texts))
 def test_facets_equal_brute_force(setup, batches):
     driver = Driver(with_facets(**setup))

@@ -42,6 +42,8 @@ from worker.events.publishing import FACETS, SUMMARIES
 from worker.events.ratings import HALVES
 from worker.limits import Limit
 from worker.processing.config import VECTOR_OVERHEAD, BatchLimits, processor_config
+from worker.processing.embed import Embedder
+from worker.processing.pace import Pace
 from worker.processing.plan import BatchPlan
 from worker.registry.output import AvroOutput
 from worker.settings import MAX_SENTENCES_PER_ENTITY, Settings, settings_by_field
@@ -145,7 +147,7 @@ def test_the_bound_of_exact_keys_lies_under_the_limit_of_an_entity():
     with pytest.raises(ValueError, match=r"^$"):
         parse(str(MAX_SENTENCES_PER_ENTITY + 1))
     limits = defaults.event_limits(dimension=384, max_sentences_per_entity=10**9)
-    planned = BatchPlan(limits, lambda key: None, lambda key, offset: None)
+    planned = BatchPlan(replace(config(), limits=limits), None, Embedder(None, Pace()))
     assert planned._max_sentences == max_sentences(384) < 10**9
 
 

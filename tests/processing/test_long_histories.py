@@ -16,7 +16,7 @@ from tests.harness.facet_model import FacetModel
 from tests.processing.facet_runs import FACETS, POLARITY, packed
 from tests.processing.test_facet_view import view_of
 from worker.facets.definitions import Definitions, Facet, RatingRange
-from worker.facets.membership import facet_criteria, label_bits
+from worker.facets.membership import facet_criteria
 from worker.state import verify_partition
 
 FIRST_DAY = datetime(2020, 1, 1, tzinfo=UTC)
@@ -154,29 +154,28 @@ CACHED = {"k": 2, "distinct": False, "emit": "coalesced", "min_changes": 1, "cac
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=5, phases=[Phase.explicit, Phase.generate])  # a seed cannot be shrunk
+@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])  # a seed cannot be shrunk
 @given(
     setup=setups,
     seed=st.integers(0, 2**32),
-    sizes=st.sampled_from([[8] * 8, [20, 60, 100], [150, 40]]),
+    sizes=st.sampled_from([[8] * 8, [20, 60], [100, 30]]),
     batch=st.sampled_from([1, 3, 7, 40]),
     restarts=st.sampled_from([0, 0.3]),
 )
-@example(setup=CACHED, seed=1, sizes=[150, 40], batch=1, restarts=0)
-@example(setup=CACHED | {"min_changes": 2}, seed=2, sizes=[150, 40], batch=7, restarts=0)
+@example(setup=CACHED, seed=1, sizes=[100, 30], batch=1, restarts=0)
 def test_facets_of_a_long_history_equal_brute_force(kind, setup, seed, sizes, batch, restarts):
     check(kind, setup, seed, sizes, batch, restarts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_facets_of_one_history_equal_brute_force(kind):
-    check(kind, CACHED | {"min_changes": 2}, 2, [100, 30], 7, 0.1)
+    check(kind, CACHED | {"min_changes": 2}, 2, [60, 20], 7, 0.1)
 
 
 def check(kind, setup, seed, sizes, batch, restarts):
     """The messages of each micro-batch, and at the end the stored facets and what `verify` says."""
     facets = of_kind(kind)
-    limits = {"label_bits": label_bits(facets)}
+    limits = {"label_bits": facets.label_bits}
     driver = Driver(config(facets=facets, facets_topic="facets", limits=limits, **setup))
     model = FacetModel(driver.config, FakeEngine.vector)
     pick = random.Random(seed)

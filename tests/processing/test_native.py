@@ -155,7 +155,7 @@ def check_same(seed: int, count: int, **changes: Any) -> tuple[Work, Work]:
     return works
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10**9),
     k=st.integers(1, 6),
@@ -170,7 +170,7 @@ def test_the_same_is_published_and_stored(
     check_same(seed, 100, k=k, cache_bytes=cache_bytes, limits=limits, **changes)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10**9),
     cache_bytes=st.sampled_from([0, 50_000, 10**8]),
@@ -187,7 +187,7 @@ def test_facets_are_the_same(seed: int, cache_bytes: int, most: int, emit_mentio
 CUTS = {"records": st.integers(4, 60), "sentences": st.integers(5, 60)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**9), changes=SETTINGS, is_first=st.booleans(), **CUTS)
 def test_the_same_cuts_give_the_same(
     seed: int, changes: dict[str, Any], is_first: bool, records: int, sentences: int
@@ -373,7 +373,8 @@ def test_the_phrases_of_a_partition_are_those_in_its_rows() -> None:
 
 
 def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "native_sources", lambda: "others")
+    monkeypatch.setattr("worker.coversumm.native.native_sources", lambda: "others")
+    monkeypatch.setattr(native, "native_module", native.native_module.__wrapped__)
     assert not Processor(config(native="auto"), lambda _: MemoryRows(), None).is_native
     with pytest.raises(SetupError, match=r"COVERSUMM_NATIVE=require: .*make setup"):
         Processor(config(native="require"), lambda _: MemoryRows(), None)

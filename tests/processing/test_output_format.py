@@ -3,6 +3,7 @@
 import base64
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from struct import pack
 
@@ -45,6 +46,7 @@ def rated(value: bytes | None, rating: int) -> bytes | None:
     return value and value.replace(b'"rating": null', b'"rating": %d' % rating)
 
 
+@cache
 def messages(output_format: str, emit: str = "every", facets: str = PLAIN) -> list[Message]:
     """Those of summaries and facets."""
     settings = Settings(
@@ -61,7 +63,7 @@ def messages(output_format: str, emit: str = "every", facets: str = PLAIN) -> li
     processor = ProcessorInMemory(config, None)
     load = [
         Record("reviews", 0, at, 0, event.key, rated(event.value, at % 5 + 1))
-        for at, event in enumerate(events(150))
+        for at, event in enumerate(events(100))
     ]
     made = [message for batch in processor.process(load) for message in batch.messages]
     return [message for message in made if message.topic != config.dlq_topic]

@@ -2,6 +2,8 @@
 engines, limits, and rows beside the entities'.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -196,12 +198,18 @@ def test_applied_offsets_are_ignored(driver):
 # -- state -----------------------------------------------------------------------------------------
 
 
-def test_another_fingerprint_is_refused(driver):
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"k": 9}, "k: stored '3', configured '9'"),
+        ({"distinct": True}, "distinct: stored 'False', configured 'True' (COVERSUMM_DISTINCT)"),
+        ({"by_text": True}, "weigh: stored 'reviews', configured 'texts' (COVERSUMM_WEIGH)"),
+    ],
+)
+def test_another_fingerprint_is_refused(driver, others, message):
     driver.run(upsert(0, "r", "one"))
-    other = Processor(config(k=9), driver.rows.__getitem__, driver.engine)
-    with pytest.raises(
-        FingerprintMismatch, match=r"k: stored '3', configured '9'.*own COVERSUMM_EPOCH"
-    ):
+    other = Processor(config(**others), driver.rows.__getitem__, driver.engine)
+    with pytest.raises(FingerprintMismatch, match=f"{re.escape(message)}.*own COVERSUMM_EPOCH"):
         other.check_partition(0)
     assert other.check_partition(1) is None
 

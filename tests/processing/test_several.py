@@ -81,7 +81,7 @@ def refused(messages):
     return [(key, value) if key == b"any" else (key, value, name) for key, value, name in messages]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(setups, records(), st.sampled_from([4, 10**6]), st.sampled_from([3, 10**6]), st.data())
 def test_records_equal_brute_force(setup, made, most, sentences, data):
     """However they are cut into micro-batches, also by the processor, and over restarts."""

@@ -49,8 +49,8 @@ def delete_of(event):
     }
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.97, 0.999])
-@pytest.mark.parametrize("count", [1, 10, 100])
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.999])
+@pytest.mark.parametrize("count", [1, 100])
 def test_of_real_reviews_it_is_the_definition(stays, threshold, count):
     driver, entities = stays
     for entity_id in entities:

@@ -72,13 +72,11 @@ def complained(recent, of_recent, before, of_before, text="It is loud"):
     events = []
     for count, of, day in ((recent, of_recent, "2026-11-20"), (before, of_before, "2026-06-20")):
         # what is older than the 365 days does not count
-        events.append((text, 2, "2025-08-01T12:00:00Z"))
-        for number in range(of):
-            is_bad = number < count
-            said = text if is_bad else "It is a bed"
-            events.append((said, 2 if is_bad else 5, f"{day}T12:00:00Z"))
-    for offset, (said, rating, date) in enumerate(events):
-        driver.run(upsert(offset, f"r{offset}", said, rating=rating, occurred_at=date))
+        reviews = [(text, 2, "2025-08-01"), *[(text, 2, day)] * count]
+        for said, rating, date in [*reviews, *[("It is a bed", 5, day)] * (of - count)]:
+            fields = {"rating": rating, "occurred_at": f"{date}T12:00:00Z"}
+            events.append(upsert(len(events), f"r{len(events)}", said, **fields))
+    driver.run_whole(*events)
     return driver
 
 

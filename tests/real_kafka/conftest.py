@@ -1,4 +1,4 @@
-"""The session's broker, and the record of a run of the fault suites."""
+"""The session's registry, and the record of a run of the fault suites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.harness.broker import KafkaBroker
 from tests.harness.cluster import KafkaCluster
 from tests.harness.faults import WORKERS
 from tests.harness.record import CLUSTER_ENOUGH, CLUSTER_RESULTS, RESULTS, ClusterRow, Recorder, Row
@@ -19,15 +18,6 @@ CLUSTER_SUITE = "tests/real_kafka/test_cluster_faults.py"
 
 _recorder = Recorder()
 _cluster_recorder = Recorder(ClusterRow, CLUSTER_ENOUGH)
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for the whole session. Tests keep apart by topics, group and application id, never
-    by a fresh broker.
-    """
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_a_replay_goes_on_while_brokers_come_and_go(cluster: KafkaCluster, tmp_p
             time.sleep(4)
             back()
             cluster.wait_until_whole()
-        assert process.alive
+        assert process.alive, process.errors
         assert done_by(site, "stormy") < count  # there was something to ride through
         report = process.report()
         done = ("read", "applied", "ignored", "dead_letters", "changes", "published")

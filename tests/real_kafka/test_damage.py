@@ -299,7 +299,7 @@ def test_a_corrupt_row_met_in_the_middle_ends_the_worker_before_it_publishes(
 # -- files -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.faults
 def test_a_manifest_that_lost_its_end_is_refused(site: Pipeline) -> None:
     """RocksDB opens it and says nothing: rows would be missing under the newest offset."""
     worker = killed(site)

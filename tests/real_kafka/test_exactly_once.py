@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.broker import KafkaBroker
-from tests.harness.damage import all_rows, published
+from tests.harness.damage import all_rows
 from tests.harness.faults import Fault
 from tests.harness.load import (
     CODECS,
@@ -19,7 +19,6 @@ from tests.harness.load import (
     Stream,
     read_reviews,
     send,
-    send_in_transactions,
 )
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.poison import poisons
@@ -54,30 +53,18 @@ def test_two_workers_and_every_fault(site: Pipeline) -> None:
     """Two kill -9, a pause longer than the session, a SIGTERM; all codecs in the input; summaries
     and facets.
     """
-    load = events(1500)
+    load = events(800)
     faults = [
         Fault("worker killed", 0, 0.15, worker="one"),
         Fault("worker frozen", 9, 0.35, worker="two"),
         Fault("worker killed", 2, 0.60, worker="two"),
         Fault("worker stopped", 0, 0.80, worker="one"),
     ]
-    options = {"rate": 100, "how": send, "chunk": 50, "codecs": CODECS}
+    options = {"rate": 60, "how": send, "chunk": 50, "codecs": CODECS}
     with Recorder().row("every fault") as row:
         under_faults(site, row, load, len(load), faults, **options)
     assert row.events == len(load)
     assert row.faults == len(faults)
-
-
-@pytest.mark.long
-def test_a_transactional_input_with_aborts(site: Pipeline) -> None:
-    """Aborted transactions would have deleted everything; the offsets have a gap at
-    every marker.
-    """
-    site.start(1)
-    load = events(600)
-    send_in_transactions(site.broker.bootstrap_servers, site.input_topic, load, chunk=20)
-    site.wait_caught_up()
-    assert check(site)["records"] == len(load)
 
 
 def test_poison_is_one_dead_letter_each_and_the_partition_continues(site: Pipeline) -> None:
@@ -108,28 +95,19 @@ def test_poison_is_one_dead_letter_each_and_the_partition_continues(site: Pipeli
     assert all(len(letter.value or b"") == 64 << 10 for letter in cut)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"COVERSUMM_EMIT": "coalesced"},
-        {"COVERSUMM_DISTINCT": "true", "COVERSUMM_CACHE_BYTES": "0", "COVERSUMM_BATCH_SIZE": "7"},
-        {"COVERSUMM_WEIGH": "texts", "COVERSUMM_CACHE_BYTES": "20000"},
-    ],
-    ids=["coalesced", "distinct, nothing cached, small batches", "texts weighed"],
-)
 @pytest.mark.long
-def test_other_settings(kafka: KafkaBroker, tmp_path: Path, more: dict[str, str]) -> None:
-    name = f"other-settings-{len(more)}"
-    with pipeline(kafka, name, tmp_path, partitions=2, settings=SETTINGS | more) as site:
+def test_other_settings(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """`make faults` has more of them, under faults."""
+    more = {"COVERSUMM_EMIT": "coalesced", "COVERSUMM_WEIGH": "texts"}
+    settings = SETTINGS | more | {"COVERSUMM_CACHE_BYTES": "20000"}
+    with pipeline(kafka, "other-settings", tmp_path, partitions=2, settings=settings) as site:
         load = events(150)
         feed(site, load)
         site.start(1)
         site.wait_caught_up()
         report = check(site)
         assert report["records"] == len(load)
-        assert ("COVERSUMM_EMIT" in more) == (
-            report["published"] < report["changes"] + report["tombstones"]
-        )
+        assert report["published"] < report["changes"] + report["tombstones"]
 
 
 @pytest.mark.long
@@ -144,21 +122,6 @@ def test_text_is_split_and_embedded_by_the_default_engine(
         feed(site, load, codecs=["zstd"])
         site.wait_caught_up()
         assert check(site)["changes"] > 30
-
-
-@pytest.mark.long
-def test_rewound_offsets_publish_nothing_new(site: Pipeline) -> None:
-    (worker,) = site.start(1)
-    feed(site, events(300))
-    site.wait_caught_up()
-    worker.terminate()
-    before = published(site)
-    targets = site.targets()
-    site.set_offsets(dict.fromkeys(targets, 0))
-    worker.start().wait_ready()
-    site.wait_caught_up()
-    check(site)
-    assert published(site) == before
 
 
 @pytest.mark.long

@@ -15,7 +15,6 @@ import pytest
 from tests.harness.armed import Order
 from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
-from tests.harness.long import one_of
 from tests.harness.patience import TEST_SECONDS
 from tests.harness.small_load import SETTINGS, check, events, feed
 from tests.harness.workers import Pipeline, WorkerProcess, pipeline
@@ -63,9 +62,12 @@ def test_small_limits_cut_and_change_nothing(kafka: KafkaBroker, tmp_path: Path,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("role", one_of(["output", "dlq", "changelog"]))
+@pytest.mark.parametrize(
+    ("role", "command", "code"),
+    [("output", ["run"], 2), ("dlq", ["topics"], 1), ("changelog", ["config", "--check"], 1)],
+)
 def test_a_topic_with_a_lower_limit_is_refused_before_a_message_is(
-    kafka: KafkaBroker, tmp_path: Path, role: str
+    kafka: KafkaBroker, tmp_path: Path, role: str, command: list[str], code: int
 ) -> None:
     with pipeline(kafka, f"lower-{role}", tmp_path, settings=SETTINGS) as site:
         name = getattr(site, f"{role}_topic")
@@ -74,10 +76,9 @@ def test_a_topic_with_a_lower_limit_is_refused_before_a_message_is(
         if role == "changelog":
             config["delete.retention.ms"] = str(DELETE_RETENTION_MS)
         kafka.create_topic(name, site.partitions, config)
-        for command, code in ((["topics"], 1), (["config", "--check"], 1), (["run"], 2)):
-            process = WorkerProcess(tmp_path / command[0], site.environment, arguments=command)
-            site.workers.append(process)
-            process.refused(name, "999999", "max.message.bytes=1001024", code=code)
+        process = WorkerProcess(tmp_path / command[0], site.environment, arguments=command)
+        site.workers.append(process)
+        process.refused(name, "999999", "max.message.bytes=1001024", code=code)
         site.worker(max_message_bytes="999999").start().wait_ready()
 
 

@@ -88,7 +88,7 @@ class Clients:
     def _run(self, seed: int) -> None:
         chosen = random.Random(seed)
         paths = sorted(self.right)
-        while not self._over.is_set():
+        while not self._over.wait(0.02):
             worker, path = chosen.choice(self.workers), chosen.choice(paths)
             was_dead, began = worker.web_port in self.dead, time.monotonic()
             try:

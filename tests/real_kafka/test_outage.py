@@ -115,8 +115,9 @@ def test_idle_workers_say_that_no_broker_answers_and_are_ready_when_one_does(
     site.verify()
 
 
-@pytest.mark.parametrize("how", one_of(reversed(AWAY)))
-@pytest.mark.parametrize(("order", "code"), one_of([("terminate", 0), ("interrupt", 130)]))
+@pytest.mark.parametrize(
+    ("how", "order", "code"), one_of([("frozen", "terminate", 0), ("stopped", "interrupt", 130)])
+)
 def test_a_worker_that_is_told_to_stop_while_no_broker_answers_stops_orderly(
     site: Pipeline, broker: KafkaBroker, how: str, order: str, code: int
 ) -> None:

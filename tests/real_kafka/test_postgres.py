@@ -289,8 +289,8 @@ def test_kafka_connect_under_kills(
         (worker,) = site.start()
         connect = KafkaConnect(kafka.bootstrap_servers, tmp_path, connectors(site, server))
         connect.start()
-        size = len(load) // 3 + 1
-        for number in range(3):
+        size = len(load) // 2 + 1
+        for number in range(2):
             feed(site, load[number * size : (number + 1) * size])
             eventually(lambda at=number: len(rows(database, "summaries")) > at, connect.log_end)
             connect.kill()

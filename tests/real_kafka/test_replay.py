@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -162,13 +161,12 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         process = ReplayProcess(site, "--name", "tails").start()
         eventually(lambda: plan_of(site, "tails") is not None, lambda: "no plan")
         after = sending(site, range(6))
-        time.sleep(6)
+        said = "-2: an open transaction of a producer begins at offset 30"
+        eventually(lambda: said in process.errors, process.log_text)
         assert process.alive  # the open transaction is below the end
         waiting.commit_transaction()
         report = process.report()
-        assert (
-            process.errors.count("-2: an open transaction of a producer begins at offset 30") == 1
-        )
+        assert process.errors.count(said) == 1
         assert report["read"] == plain - REVIEWS + 2
         ends = {int(p): span["end"] for p, span in plan_of(site, "tails")["ranges"].items()}
         committed = committed_offsets(
@@ -179,7 +177,7 @@ def test_every_kind_of_tail(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert after
 
 
-@pytest.mark.parametrize("size", [0, 5, 60], ids=["empty", "shorter", "longer"])
+@pytest.mark.parametrize("size", [0, 60], ids=["empty", "longer"])
 @pytest.mark.long
 def test_an_input_created_again_after_the_plan_is_refused(
     kafka: KafkaBroker, tmp_path: Path, size: int
@@ -249,7 +247,8 @@ def sending(site: Pipeline, partitions: Iterable[int], but: Container[int] = ())
 def opened(site: Pipeline, partition: int) -> Any:
     """A producer with a record in an open transaction."""
     sender = producer(
-        site.broker.bootstrap_servers, **{"transactional.id": f"upstream-{partition}"}
+        site.broker.bootstrap_servers,
+        **{"transactional.id": f"upstream-{partition}", "transaction.timeout.ms": "900000"},
     )
     sender.init_transactions(PATIENCE_SECONDS)
     sender.begin_transaction()
@@ -290,32 +289,36 @@ def test_killed_and_gone_on_with_by_three_processes(live: Pipeline) -> None:
     slow = ("--name", "broken", "--max-events-per-s", "150")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 3)):
         process = ReplayProcess(live, *slow, batch_size="37").start()
-        progress_beyond(live, "broken", 60)
+        progress_beyond(live, "broken", 60, process)
         process.signal(number)
         process.wait(code)
     several = [
         ReplayProcess(live, *slow, label=f"part-{i}", batch_size=str(50 + i)).start()
         for i in range(3)
     ]
-    progress_beyond(live, "broken", 200)
+    progress_beyond(live, "broken", 200, *several)
     several[1].signal(signal.SIGKILL)
     several[1].wait(-9)
     several[1].start()
-    reports = [process.report() for process in several]
     own = {"seconds", "go_on_with"}  # of each process; all else is of all together
-    assert (
-        len({json.dumps({k: v for k, v in report.items() if k not in own}) for report in reports})
-        == 1
-    )
+    reports = [{k: v for k, v in process.report().items() if k not in own} for process in several]
+    assert reports == 3 * reports[:1]
     assert reports[0]["published"] == len(before[0])
     assert [published(live, f"{topic}.broken") for topic in both_topics(live)] == before
 
 
-def progress_beyond(site: Pipeline, name: str, records: int, topic: str | None = None) -> None:
-    """Wait until a replay has committed so many more records than now."""
+def progress_beyond(
+    site: Pipeline, name: str, records: int, *processes: ReplayProcess, topic: str | None = None
+) -> None:
+    """Wait until a replay has committed so many more records than now.
+
+    Three times as long as usual: a throttled replay gets a tenth of the CPU time of other tests.
+    """
     start = done_by(site, name, topic)
     eventually(
-        lambda: done_by(site, name, topic) >= start + records, lambda: f"no progress after {start}"
+        lambda: done_by(site, name, topic) >= start + records,
+        lambda: f"from {start}: {done_by(site, name, topic)} {[p.errors for p in processes]}",
+        timeout_s=3 * PATIENCE_SECONDS,
     )
 
 
@@ -391,7 +394,7 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
         ).start()
         following.wait_ready()
         following.kill()
-        following.start()
+        following.start().wait_ready()
         eventually(lambda: writing.sent == 200, lambda: "the load does not end")
         writing.end()
         site.wait_caught_up()
@@ -406,8 +409,9 @@ def test_a_worker_goes_on_from_a_replay(kafka: KafkaBroker, tmp_path: Path) -> N
             lambda: following.log_end(),
         )
         new_build = ("going-on-replay-epoch-2", "going-on.two", *EQUAL)
-        promoted = promote(site, *new_build)[-1]
-        assert promoted["ok"]
+        checks = promote(site, *new_build)
+        assert not failed(checks), (checks, following.log_end())
+        promoted = checks[-1]
         assert promoted["consumers_of_facets_switch"] == f"from {facets} to {new_facets}"
         back = {
             "app_id": "going-on-replay-epoch-2",
@@ -618,17 +622,13 @@ def test_what_is_refused(live: Pipeline) -> None:
             {},
             "--until was 2023-01-01T00:10:00.000Z and is",
         ),
-        (["--name", "fixed", "--until", at(10), "--to", "none"], {"k": "4"}, "k was 5 and is 4"),
         (
             ["--name", "fixed", "--until", at(10), "--to", "none"],
             {"emit_min_changes": "2", "max_text_bytes": "999"},
             "and is 999; COVERSUMM_EMIT_MIN_CHANGES was 1 and is 2.",
         ),
-        (["--to", live.output_topic], {}, "that is a topic of the live worker"),
         (["--to", both_topics(live)[1]], {}, "that is a topic of the live worker"),
-        (["--until", "soon"], {}, "'soon' is not a time like"),
         (["--partitions", "9"], {}, "has the partitions 0 to 3"),
-        (["--name", "a/b"], {}, "up to 60 letters"),
     ):
         process = ReplayProcess(live, *arguments, **settings).start()
         process.wait(2)
@@ -710,7 +710,7 @@ def test_plain_files_as_history(live: Pipeline, tmp_path: Path) -> None:
     )
     arguments = ("--name", "files", "--from", str(files), "--to", str(tmp_path / "out.jsonl"))
     process = ReplayProcess(live, *arguments, "--max-events-per-s", "80", batch_size="20").start()
-    progress_beyond(live, "files", 100, topic="replays-replay-files-input")
+    progress_beyond(live, "files", 100, process, topic="replays-replay-files-input")
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(
         19, os.getpriority(os.PRIO_PROCESS, 0) + 10
     )

@@ -103,8 +103,8 @@ def listening(pid: int) -> set[tuple[str, int]]:
     return found
 
 
-def said_by(site: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
-    """What the commands wrote that read or rebuild, all at once, by their first words."""
+def check_commands(site: Pipeline, settings: Mapping[str, str]) -> None:
+    """What the commands write that read or rebuild, all at once."""
     given = (
         ("status",),
         ("config", "--check"),
@@ -115,7 +115,11 @@ def said_by(site: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
     )
     with ThreadPoolExecutor(len(given)) as pool:
         outputs = pool.map(lambda words: command(site, settings, *words), given)
-        return {" ".join(words[:2]): output for words, output in zip(given, outputs, strict=True)}
+        status, _, history, replay, *_ = outputs
+    (report,) = (line for line in replay.splitlines() if line.startswith('{"type": "report"'))
+    assert json.loads(report)["applied"] == 3
+    assert "ready" in status
+    assert "review.deleted" in history
 
 
 @pytest.mark.long
@@ -146,13 +150,8 @@ def test_a_worker_end_to_end(secured: Secured, site: Pipeline, tmp_path: Path, w
         assert b"MARKER" not in page.read()
     *_, change = read_topic(secured.broker.bootstrap_servers, site.output_topic)
     assert [sentence["review_id"] for sentence in json.loads(change.value)["sentences"]] == ["r"]
-    said = said_by(site, settings | {"COVERSUMM_DATA_DIR": str(tmp_path / "rebuilt")})
-    (report,) = (
-        line for line in said["replay"].splitlines() if line.startswith('{"type": "report"')
-    )
-    assert json.loads(report)["applied"] == 3
-    assert "ready" in said["status"]
-    assert "review.deleted" in said["history e"]
+    if way in WAYS[:2]:  # by a token, and by a certificate
+        check_commands(site, settings | {"COVERSUMM_DATA_DIR": str(tmp_path / "rebuilt")})
     for process in (worker, bridge):
         assert process.terminate() == 0, process.log_end()
         assert "DEBUG" in process.log_text()
@@ -208,7 +207,7 @@ def test_the_language_model_example(secured: Secured, tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("way", one_of(WAYS))
+@pytest.mark.parametrize("way", one_of(["SCRAM-SHA-512", "SSL"]))
 def test_the_postgres_example(secured: Secured, tmp_path: Path, way: str) -> None:
     name = f"postgres-{way}"
     publish_change(secured, name)
@@ -240,8 +239,8 @@ def test_tokens_are_renewed_under_load_and_nothing_is_lost(
             worker.start()
         for worker in workers:
             worker.wait_ready()
-        load = events(3000)
-        parts = batched_lists(load, 100)
+        load = events(1000)
+        parts = batched_lists(load, 30)
         given, began = len(secured.identity.tokens), time.monotonic()
         while time.monotonic() - began < 2 * LIFE_SECONDS:
             feed(site, next(parts))
@@ -274,7 +273,7 @@ def test_passwords_and_certificates_change_twice_under_load_and_nothing_is_lost(
     """
     site = replace(site, settings={**SMALL, "COVERSUMM_LOG_LEVEL": "DEBUG"})
     site.create_input()
-    password, parts = tmp_path / "password", batched_lists(load := events(3000), 25)
+    password, parts = tmp_path / "password", batched_lists(load := events(1000), 8)
 
     def issue(number: int, life_seconds: float) -> dict[str, str]:
         steps = [
@@ -409,13 +408,16 @@ COMMANDS = (
     ("skip", "0:0", "--reason", "bad_json"),
     ("reset", "--yes"),
 )
-REFUSED = [
-    *("password", "oauth-secret", "authority", "foreign-client-certificate", "oauth-expired"),
-    *("oauth-provider", "oauth-scope", "key-password", "plaintext-to-tls", "sasl-to-no-sasl"),
-]
+REFUSED_EVERYWHERE = "password"
+REFUSED = one_of(
+    ["oauth-secret", REFUSED_EVERYWHERE, "authority", "key-password", "plaintext-to-tls"]
+)
+"""A case for each setting that the messages name: one for every command, the others for one of each
+client. The tests of workers above have every case.
+"""
 
 
-@pytest.mark.parametrize("case", one_of(REFUSED))
+@pytest.mark.parametrize("case", REFUSED)
 def test_commands_bridge_and_examples_are_told_too(
     secured: Secured, site: Pipeline, tmp_path: Path, case: str
 ) -> None:
@@ -425,7 +427,7 @@ def test_commands_bridge_and_examples_are_told_too(
     events.write_text(json.dumps(EVENT | {"review_id": "r"}))
     mapping = str(written(tmp_path, deletions("source")))
     commands = [
-        *COMMANDS,
+        *(COMMANDS if case == REFUSED_EVERYWHERE else COMMANDS[:1]),
         ("send", str(events)),
         ("bridge", "--mapping", mapping, "--from", "source"),
         ("mapping", "check", mapping, "--from-topic"),

@@ -108,7 +108,7 @@ def test_asking_all_the_time_while_partitions_come_and_go(
         over, statuses = threading.Event(), Counter[int]()
 
         def ask(part: int) -> None:
-            while not over.is_set():
+            while not over.wait(0.1):
                 for path in paths[part::4]:
                     for worker in list(site.workers):
                         try:

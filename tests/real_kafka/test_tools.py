@@ -554,7 +554,7 @@ def test_verify_while_the_worker_is_busy(site: Pipeline) -> None:
         "COVERSUMM_BATCH_SIZE": "30",
     }
     workers = site.start(2)
-    load = events(1500)
+    load = events(700)
     feeder = threading.Thread(
         target=feed, args=[site, load], kwargs={"chunk": 20, "events_per_s": 70}, daemon=True
     )

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.harness.broker import WITHOUT_TRANSACTIONS, KafkaBroker
+from tests.harness.broker import KafkaBroker
 from tests.harness.eventually import eventually
 from tests.harness.long import one_of
 from tests.harness.patience import PATIENCE_SECONDS, TEST_SECONDS
@@ -334,15 +333,6 @@ def test_a_message_beyond_the_limit_ends_the_commit_and_nothing_is_visible(site:
         site.commit(site.producer(), 7, value=b"x" * 950_000)
     site.producer()
     site.assert_nothing_is_visible()
-
-
-@pytest.mark.long
-def test_a_broker_without_transactions_is_told(tmp_path: Path) -> None:
-    with KafkaBroker(tmp_path / "broker", WITHOUT_TRANSACTIONS) as broker:
-        own = settings(broker, "x")
-        by = TransactionalProducer(own, KafkaClients(own))
-        with pytest.raises(SetupError, match="exactly-once delivery needs"):
-            by.start(timeout_seconds=3)
 
 
 # -- the offsets a takeover begins with ------------------------------------------------------------

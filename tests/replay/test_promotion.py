@@ -13,6 +13,7 @@ from tests.harness.embedded import EmbeddedBroker, embedded_broker
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.view.changes import body, facets_body
 from worker.kafka.clients import KafkaClients
+from worker.kafka.group import EMPTY, REBALANCING, STABLE, GroupMember, WorkerGroup
 from worker.published.comparison import Comparison, compare
 from worker.replay.promotion import Promotion, PromotionCheck, _agrees
 from worker.settings import Settings
@@ -58,6 +59,34 @@ def test_a_build_that_lacks_one_record_has_not_caught_up(
     check = promotion._has_caught_up(0.0)
     assert check.passed is (behind is None)
     assert behind is None or check.found == f"it is behind coversumm-worker: {behind}"
+
+
+NOT_STARTED = "start `coversumm-worker run` with its settings"
+
+
+@pytest.mark.parametrize(
+    ("seen", "wait_seconds", "passed", "found"),
+    [
+        ([(REBALANCING, 2), (REBALANCING, 1), (STABLE, 1)], 30.0, True, "1 worker"),
+        ([(REBALANCING, 1), (EMPTY, 0)], 30.0, False, NOT_STARTED),
+        ([(REBALANCING, 1)], 0.0, False, "run this command again when it is stable"),
+        ([(STABLE, 0)], 30.0, False, NOT_STARTED),
+    ],
+)
+def test_a_rebalance_is_waited_for(
+    promotion: Promotion,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: list[tuple[str, int]],
+    wait_seconds: float,
+    passed: bool,
+    found: str,
+) -> None:
+    member = GroupMember("m", "/127.0.0.1", None, {})
+    groups = iter([WorkerGroup(state, [member] * count) for state, count in seen])
+    monkeypatch.setattr("worker.replay.promotion.read_group", lambda *_: next(groups))
+    monkeypatch.setattr("worker.replay.promotion.PAUSE_SECONDS", 0.0)
+    check = promotion._is_running(wait_seconds)
+    assert (check.passed, check.found.endswith(found), [*groups]) == (passed, True, []), check
 
 
 def publish(promotion: Promotion, messages: Mapping[str, bytes]) -> None:

@@ -16,7 +16,7 @@ from worker.errors import SetupError
 from worker.kafka import clients
 from worker.kafka.clients import PATIENCE, KafkaClients
 from worker.settings import Settings, kinds
-from worker.settings.client_options import refusal
+from worker.settings.checks import refusal
 
 OAUTH = {
     "COVERSUMM_SECURITY_PROTOCOL": "SASL_SSL",

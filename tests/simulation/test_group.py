@@ -25,7 +25,7 @@ from worker.state.rows import decode_fingerprint
 from worker.stream.commit import Commit
 from worker.stream.group_fingerprint import GroupFingerprint
 
-SEEDS = 120
+SEEDS = 60
 
 
 class SplitWorld(World):
@@ -112,4 +112,4 @@ def _committed_alone() -> AbstractContextManager[Any]:
 )
 def test_a_check_taken_out_is_found(mutation: Any, first: int) -> None:
     with mutation():
-        assert any(len(kinds(seed, Counter())) > 1 for seed in range(first, first + 4 * SEEDS))
+        assert any(len(kinds(seed, Counter())) > 1 for seed in range(first, first + 8 * SEEDS))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,9 +15,10 @@ import pytest
 from tests.harness.drive import Driver, FakeEngine, upsert
 from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.stream import End, die
+from worker.processing.ask import Question
 from worker.processing.config import ProcessorConfig
 from worker.processing.entities import EntityKey
-from worker.processing.entity_view import ShortView, SummaryView
+from worker.processing.entity_view import EntityView, ShortView, SummaryView
 from worker.state import CorruptRow, MemoryRows, Rows
 from worker.state.keys import header_key
 from worker.storage.rows import NotOpen
@@ -163,9 +164,15 @@ async def test_a_damaged_row_that_a_look_meets_ends_the_worker(site: Site) -> No
     assert isinstance(end.value.cause, CorruptRow)
 
 
+@pytest.mark.parametrize("asks", [False, True])
 async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
+    def read(entity_id: str) -> Coroutine[Any, Any, EntityView | None]:
+        if asks:
+            return site.reader.ask(0, entity_id, Question("one?"), None)
+        return site.reader.read(0, entity_id, SummaryView)
+
     monkeypatch.setattr(queries, "LARGE", 5)
     reads, reading, go = queries.read_view, threading.Event(), threading.Event()
 
@@ -176,9 +183,9 @@ async def test_an_entity_that_takes_long_to_read_keeps_no_other_waiting(
         return reads(rows, key, *more)
 
     monkeypatch.setattr(queries, "read_view", slowly)
-    large = asyncio.ensure_future(site.reader.read(0, "big", SummaryView))
+    large = asyncio.ensure_future(read("big"))
     assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
-    view = await site.reader.read(0, "e", SummaryView)
+    view = await read("e")
     assert view is not None
     assert view.sentence_count == 2
     assert not large.done()

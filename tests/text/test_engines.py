@@ -6,7 +6,10 @@ import json
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,7 +88,7 @@ def test_same_bits_whatever_the_threads(
     np.testing.assert_array_equal(other.embed(SENTENCES), vectors)
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [23, pytest.param(3, marks=pytest.mark.long)])
 def test_same_bits_at_every_length(engine: EmbeddingEngine, step: int) -> None:
     """Of 3 to 256 tokens, of which two are in every sentence."""
     sentences = ["word " * words for words in range(1, 255, step)]
@@ -98,6 +101,18 @@ def test_a_pool_larger_than_one_sorting(engine: EmbeddingEngine) -> None:
     repeated = engine.embed(["fine"] * 1100 + ["good"])
     np.testing.assert_array_equal(repeated[:1100], np.broadcast_to(repeated[0], (1100, 384)))
     assert not np.array_equal(repeated[1100], repeated[0])
+
+
+def test_a_single_text_waits_for_no_others() -> None:
+    engine: Any = load_engine("onnx", threads=1)
+    go = Event()
+    engine._pool.submit(go.wait, PATIENCE_SECONDS)
+    try:
+        with ThreadPoolExecutor() as threads:
+            single = threads.submit(engine.embed, SENTENCES[:1]).result(PATIENCE_SECONDS / 2)
+    finally:
+        go.set()
+    np.testing.assert_array_equal(single, engine.embed(SENTENCES[:2])[:1])
 
 
 def test_changed_weights_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from functools import cache
 from math import log1p
 
 import numpy as np
@@ -36,9 +37,13 @@ SAID = {
 }
 
 
+@cache
+def of_all() -> LanguageDetector:
+    return LanguageDetector(OTHERS)
+
+
 def test_each_language_is_found_among_all() -> None:
-    detector = LanguageDetector(OTHERS)
-    assert {name: detector.language_of(text) for name, text in SAID.items()} == {
+    assert {name: of_all().language_of(text) for name, text in SAID.items()} == {
         name: name for name in SAID
     }
 
@@ -75,11 +80,11 @@ def test_a_language_that_the_model_does_not_know_is_found_by_its_tag() -> None:
 
 @pytest.mark.parametrize("text", ["", "Great!", "👍👍👍👍👍👍👍👍", "100 100 100", "a" * 11])
 def test_too_short_a_text_has_no_language(text: str) -> None:
-    assert LanguageDetector(OTHERS).language_of(text) == UNKNOWN
+    assert of_all().language_of(text) == UNKNOWN
 
 
 def test_a_text_of_capitals_is_read_as_one_of_small_letters() -> None:
-    assert LanguageDetector(OTHERS).language_of(SAID["de"].upper()) == "de"
+    assert of_all().language_of(SAID["de"].upper()) == "de"
 
 
 def test_answers_are_those_of_the_library() -> None:
@@ -87,7 +92,7 @@ def test_answers_are_those_of_the_library() -> None:
 
     theirs = LanguageIdentifier.from_model_file(MODEL_FILE)
     theirs.set_languages(OTHERS)
-    ours = LanguageDetector(OTHERS)
+    ours = of_all()
     bundled = [json.loads(value)["text"] for _, value in bundled_reviews()]
     texts = random.Random(1).sample(bundled, 300)
     found = [(ours.language_of(text), theirs.classify(text)[0]) for text in texts]
@@ -113,16 +118,13 @@ def test_nothing_is_rounded_that_could_differ_by_machine() -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_has_an_answer(text: str) -> None:
-    assert _ALL.language_of(text) in {*OTHERS, UNKNOWN}
+    assert of_all().language_of(text) in {*OTHERS, UNKNOWN}
     letters = "".join(filter(str.isalpha, text)).encode("utf-8", "replace")
-    assert len(letters) >= LEAST_BYTES or _ALL.language_of(text) == UNKNOWN
-
-
-_ALL = LanguageDetector(OTHERS)
+    assert len(letters) >= LEAST_BYTES or of_all().language_of(text) == UNKNOWN
 
 
 def test_lone_surrogates_are_no_error() -> None:
-    assert _ALL.language_of("\ud800" + SAID["fr"]) == "fr"
+    assert of_all().language_of("\ud800" + SAID["fr"]) == "fr"
 
 
 def test_other_languages_are_another_identity() -> None:

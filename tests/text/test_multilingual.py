@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.harness.oracle import brute_force
 from tests.text.multilingual import USE_LANGUAGES, use
-from worker.coversumm import brute_force, quantize
+from worker.coversumm import quantize
 from worker.demo.reviews import bundled_reviews
 from worker.facets.definitions import preset, read_definitions
 from worker.summarizer import Summarizer

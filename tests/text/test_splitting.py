@@ -278,14 +278,11 @@ LONG = ["!)" * 23 + " ", ". " * 23 + "a ", "." * 47 + " A"]
 
 @pytest.mark.timeout(PATIENCE_SECONDS)
 @pytest.mark.parametrize("pattern", [*GLUED, *MARKUP, *ENTITIES, *SPACED, *SIGNS, *LONG], ids=ascii)
-@pytest.mark.parametrize(
-    ("size", "most_s"), [(LARGEST // 8, 1), pytest.param(LARGEST, 8, marks=pytest.mark.long)]
-)
-def test_hostile_text_takes_linear_time(pattern: str, size: int, most_s: int) -> None:
-    """The largest text there is takes half a second; anything quadratic in it takes minutes."""
+def test_hostile_text_takes_linear_time(pattern: str) -> None:
+    """It takes a tenth of a second; anything quadratic in it takes many."""
     started = time.process_time()
-    sentences = split_sentences(_fill(pattern, size), CAP)
-    assert time.process_time() - started < most_s
+    sentences = split_sentences(_fill(pattern, LARGEST // 8), CAP)
+    assert time.process_time() - started < 1
     assert all(0 < len(sentence) <= CAP for sentence in sentences)
 
 

@@ -132,15 +132,15 @@ def test_of_a_deleted_entity_its_last_change_is_shown():
 
 def test_no_screen_is_higher_or_wider_than_its_terminal():
     chance, board = random.Random(7), Board()
-    for number in range(40):
+    for number in range(12):
         texts = {f"r{number}#{i}": LONG * chance.randrange(1, 4) for i in range(20)}
-        name = f"e {number % 12} 日本" * chance.randrange(1, 4)
+        name = f"e {number} 日本" * chance.randrange(1, 4)
         tell(board, name, BEFORE, texts, k=20)
         tell_facets(board, name, {LONG: texts, "日本" * 9: texts})
     head = [Text("head")] * 3
-    for width, height in product([1, 7, 20, 40, 60, 80, 160, 300], [1, 3, 8, 24, 50, 100]):
+    for width, height in product([1, 7, 40, 80, 300], [1, 3, 8, 24, 100]):
         viewer = viewer_of(board, width, height)
-        for viewer.entity in (*list(board.entities)[:3], "nothing", None):
+        for viewer.entity in (*list(board.entities)[:2], "nothing", None):
             lines = viewer.screen([line[:width] for line in head], 1.0)
             assert len(lines) <= height, (width, height)
             assert max(line.cell_len for line in lines) <= width, (width, height)

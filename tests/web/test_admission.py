@@ -18,9 +18,7 @@ from worker.settings import Settings
 from worker.stream import rate_limit
 from worker.stream.rate_limit import RateLimit
 from worker.telemetry.metrics import Metrics
-from worker.web import admission
 from worker.web.admission import client_of
-from worker.web.peers import Peers, peers_of
 from worker.web.routes import add_pages
 from worker.web.server import PROBES
 
@@ -29,10 +27,9 @@ SETTINGS = Settings(web_token=f"{TOKEN},{NEXT}")
 LIMITED = Settings(web_rate=1, web_burst=2, web_proxies="127.0.0.0/8,10.0.0.0/8")
 
 
-def application(settings: Settings, state: Any = None, peers: Peers | None = None) -> Any:
+def application(settings: Settings, state: Any = None) -> Any:
     made = web.Application()
-    checks = admission.admission(settings)
-    add_pages(made, state or FakeState(), Metrics(), admission=checks, peers=peers)
+    add_pages(made, state or FakeState(), Metrics(), replace(settings, web_page=False))
     return made
 
 
@@ -80,8 +77,7 @@ def relayed(owner: Settings, asking: Settings, *clients: str) -> list[tuple[int,
         async with TestServer(application(owner)) as other:
             state = FakeState()
             state.owner = (False, str(other.make_url("")))
-            peers = peers_of(asking)
-            async with TestClient(TestServer(application(asking, state, peers))) as client:
+            async with TestClient(TestServer(application(asking, state))) as client:
                 for name in clients or ("192.0.2.7",) * 3:
                     headers = {"Authorization": f"Bearer {NEXT}", "X-Forwarded-For": name}
                     answer = await client.get("/entities/x/summary", headers=headers)

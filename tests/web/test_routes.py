@@ -7,6 +7,7 @@ import errno
 import json
 import re
 import socket
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -20,6 +21,7 @@ from tests.harness.patience import PATIENCE_SECONDS
 from tests.harness.web_state import OTHER_WORKER, FakeState
 from worker.errors import SetupError
 from worker.processing.entity_view import Extent
+from worker.settings import Settings
 from worker.settings.kinds import host_port
 from worker.state.listing import EntitySearch
 from worker.stream.queries import NotHere
@@ -27,6 +29,8 @@ from worker.telemetry.metrics import Metrics
 from worker.web.peers import PeerAnswer, Peers
 from worker.web.routes import PAGE_SECONDS, add_pages, install_web
 from worker.web.server import bind, check_port
+
+SETTINGS = Settings(web_page=False)
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def get(state, *paths):
 
     async def ask():
         application = web.Application()
-        add_pages(application, state, Metrics())
+        add_pages(application, state, Metrics(), SETTINGS)
         answers = []
         async with TestClient(TestServer(application)) as client:
             for path in paths:
@@ -298,7 +302,8 @@ def test_an_entity_of_another_worker(state, monkeypatch):
 def test_pages_of_known_origins_may_read_entities(state, origins, origin, allowed):
     async def ask():
         application = web.Application()
-        add_pages(application, state, Metrics(), origins=origins)
+        settings = replace(SETTINGS, web_origins=",".join(origins))
+        add_pages(application, state, Metrics(), settings)
         async with TestClient(TestServer(application)) as client:
             headers = {} if origin is None else {"Origin": origin}
             found = [
@@ -342,7 +347,7 @@ def raw(state, request):
 
     async def ask():
         application = web.Application()
-        add_pages(application, state, Metrics())
+        add_pages(application, state, Metrics(), SETTINGS)
         async with TestServer(application) as server:
             reader, writer = await asyncio.open_connection(server.host, server.port)
             writer.write(request)
@@ -478,7 +483,7 @@ def test_the_port_is_held_from_the_moment_the_pages_are_installed(state):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     app = faust.App("test-web", web_bind="127.0.0.1", web_port=port, autodiscover=False)
-    add_pages(install_web(app), state, Metrics())
+    add_pages(install_web(app), state, Metrics(), SETTINGS)
     try:
         with pytest.raises(SetupError):
             check_port("127.0.0.1", port)

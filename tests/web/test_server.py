@@ -19,18 +19,19 @@ from worker.stream.journal import INTERVAL_SECONDS
 from worker.telemetry.metrics import Metrics
 from worker.web import server
 from worker.web.routes import add_pages
-from worker.web.server import RequestErrors, Runner, allowed_hosts
+from worker.web.server import RequestErrors, Runner
 
 Ask = Callable[[bytes], Awaitable[bytes]]
+SETTINGS = Settings(web_page=False)
 PATHS = ("/", "/healthz", "/metrics", "/entities", "/entities/x/summary", "/nowhere")
 
 
-def served(work: Callable[[Ask, int], Awaitable[None]], hosts: tuple[str, ...] = ()) -> None:
+def served(work: Callable[[Ask, int], Awaitable[None]], settings: Settings = SETTINGS) -> None:
     """Do something with a server; `ask` sends bytes and reads until the connection is closed."""
 
     async def run() -> None:
         application = web.Application()
-        add_pages(application, FakeState(), Metrics(), hosts=hosts)
+        add_pages(application, FakeState(), Metrics(), settings)
 
         async def broken(_request: web.Request) -> web.Response:
             raise ZeroDivisionError
@@ -88,9 +89,10 @@ FOREIGN = [
 
 def test_only_names_of_this_worker_are_answered() -> None:
     settings = Settings(
-        web_advertised_url="http://worker-0:8080", web_allowed_hosts="summaries.example.com"
+        web_page=False,
+        web_advertised_url="http://worker-0:8080",
+        web_allowed_hosts="summaries.example.com",
     )
-    hosts = tuple(allowed_hosts(settings))
 
     async def ask_all(ask: Ask, _port: int) -> None:
         for host in KNOWN:
@@ -107,7 +109,7 @@ def test_only_names_of_this_worker_are_answered() -> None:
         id_ = "%F0%9F%98%80" * 1024  # as long as an id may be
         assert status_of(await ask(of_host("localhost", f"/entities/{id_}/summary"))) == 404
 
-    served(ask_all, hosts)
+    served(ask_all, settings)
 
 
 def test_hosts_that_are_refused_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -91,7 +91,7 @@ def serve(settings: Settings, bridge: Bridge | Bridges, metrics: Metrics) -> Non
     """
     from aiohttp import web
 
-    from worker.credentials.tls import server_context
+    from worker.credentials.files import server_context
     from worker.telemetry.metrics import CONTENT_TYPE
     from worker.web import server
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +16,6 @@ from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
     from worker.operations.broker_checks import ConfigCheck
-
-
-@dataclass(frozen=True, slots=True)
-class ShownSetting:
-    """A setting with its value in JSON and the place that it comes from."""
-
-    setting: str
-    value: Any
-    origin: str
 
 
 @new_command(
@@ -77,18 +67,19 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
     origin, described = origins(), settings_by_field()
     text = {setting.variable: setting.kind.show for setting in described.values()}
 
-    def value(row: ShownSetting) -> object:
-        return row.value if row.value in (None, HIDDEN) else text[row.setting](row.value)
+    def value(row: dict[str, Any]) -> object:
+        shown = row["value"]
+        return shown if shown in (None, HIDDEN) else text[row["setting"]](shown)
 
     rows = [
-        ShownSetting(setting.variable, settings.shown(name), origin[name])
+        {"setting": setting.variable, "value": settings.shown(name), "origin": origin[name]}
         for name, setting in described.items()
         if as_json or not only_set or origin[name] not in ("default", COMPUTED)
     ]
     columns = (
         Column("setting"),
         Column("value", value, prose=PROSE),
-        Column("origin", lambda row: Path(row.origin).name),
+        Column("origin", lambda row: Path(row["origin"]).name),
     )
     show(rows, columns, as_json)
     if only_set and not as_json:
@@ -98,7 +89,7 @@ def _show_settings(settings: Settings, as_json: bool, *, only_set: bool) -> None
 
 def _show_form(choice: str) -> None:
     """Say whether there is native code; some settings leave all events to Python."""
-    from worker.processing.native import native_module
+    from worker.coversumm.native import native_module
 
     if choice == "off":
         output.say("Python takes all events, as COVERSUMM_NATIVE=off.")

@@ -34,7 +34,6 @@ from worker.operations.letters import (
 )
 from worker.settings import Settings
 from worker.view import output
-from worker.view.groups import Groups
 from worker.view.tables import Column, show, show_facts
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def list_letters(
     settings = Settings.from_environment()
     selection = selection_of(reasons, since, entity, max_attempts)
     counts: Counter[str] = Counter()
-    groups = Groups()
+    groups = output.Groups()
     columns = _columns(f"{settings.input_topic}/")
     with open_letters(settings) as letters:
         sent = sent_so_far(letters)
@@ -148,7 +147,7 @@ def _letters(letters: TopicReader, selection: LetterSelection) -> Iterator[DeadL
 
 
 def _starts(letters: TopicReader) -> dict[int, int]:
-    """By partition, the number that turns an offset into the count of offsets read before it."""
+    """For each partition, the number that makes an offset the count of offsets read before it."""
     starts, walked = {}, 0
     for partition in letters.partitions:
         bounds = letters.bounds(partition)

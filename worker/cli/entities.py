@@ -54,22 +54,22 @@ def command(
     """
     for name, value in (("PREFIX", prefix), ("--contains", contains), ("--after", after or "")):
         check_utf8(name, value)
-    from worker.operations.entity_sources import Listing, ServedEntities, local_worker
+    from worker.operations.entity_sources import ServedEntities, local_worker
     from worker.state.listing import EntitySearch
 
-    search, listing = EntitySearch(prefix, contains, after), Listing()
+    search = EntitySearch(prefix, contains, after)
     source = ServedEntities(url or local_worker(Settings.from_environment()))
     if as_json:
-        show(listing.entities(source, search, limit), COLUMNS, as_json)
+        show(source.entities(search, limit), COLUMNS, as_json)
     else:
         seconds = SEARCH_SECONDS if contains else None
-        show(listing.entities(source, search, limit or SHOWN, seconds), COLUMNS, as_json)
+        show(source.entities(search, limit or SHOWN, seconds), COLUMNS, as_json)
         partitions = output.ranges(source.partitions)
         of = f"partitions {partitions}" if source.partitions else "no partition"
-        among = f" among the {listing.searched:,} searched" if contains else ""
+        among = f" among the {source.searched:,} searched" if contains else ""
         more = ""
-        if listing.after is not None:
-            more = f"; continue with --after {shlex.quote(output.printable(listing.after))}"
-        output.say(f"{output.many(listing.shown, 'entities')}{among}, of {of}{more}")
+        if source.after is not None:
+            more = f"; continue with --after {shlex.quote(output.printable(source.after))}"
+        output.say(f"{output.many(source.listed, 'entities')}{among}, of {of}{more}")
     for address, why in source.missing.items():
         output.note(f"not listed: the worker at {address} with {why}")

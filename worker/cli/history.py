@@ -31,7 +31,7 @@ class ShownSteps(NamedTuple):
     has_earlier: bool = False  # whether known changes before the first were left out
 
     def plus(self, step: HistoryStep) -> ShownSteps:
-        """With another step."""
+        """These steps with another one after them."""
         has_earlier = self.has_earlier if self.changes else step.before is not None
         return ShownSteps(self.changes + 1, self.is_incomplete or step.incomplete, has_earlier)
 

@@ -14,7 +14,6 @@ from worker.cli.group import CommandGroup
 from worker.errors import SetupError
 from worker.settings import Settings
 from worker.view import output
-from worker.view.groups import Groups
 from worker.view.tables import PROSE, Column, show
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def check(
         return 0
     judge = MappingCheck(dict(topics), event_limits(settings), for_bridge)
     counts: Counter[str] = Counter()
-    groups = Groups()
+    groups = output.Groups()
     records = 0
 
     def outcomes() -> Iterator[SampleOutcome]:

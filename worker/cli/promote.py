@@ -53,7 +53,7 @@ COLUMNS = (
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="Seconds to wait for the new build to catch up.",
+    help="Seconds to wait for the end of a rebalance of the new build, and for it to catch up.",
 )
 @output.json_option
 def command(

@@ -80,11 +80,11 @@ RISEN = (
 
 def _served(url: str, by: str) -> Iterator[dict[str, Any]]:
     """The trend of each entity, from running workers. Raises SetupError."""
-    from worker.operations.entity_sources import Listing, ServedEntities, served
+    from worker.operations.entity_sources import ServedEntities, served
     from worker.state.listing import EntitySearch
 
     source = ServedEntities(url)
-    for listed in Listing().entities(source, EntitySearch(), None):
+    for listed in source.entities(EntitySearch(), None):
         yield served(url, listed.entity_id, "trend", {"by": by})
     for address, why in source.missing.items():
         output.note(f"not listed: the worker at {address} with {why}")

@@ -3,10 +3,10 @@ alone.
 
 interface     CoverSumm, for notebooks: ids and embeddings in, ranked sentences out
 core          EntityCore, for the worker: steps of fixed-point vectors in, rankings out
-state         one entity: how its reservoir is searched and refilled
+native        the module with the same core in native code, where it is built
 copies        how many live sentences each vector has, where it counts once
-reservoir     the sentences near the centroid of the last refill, identical vectors as one row
-knn           the k nearest in the reservoir
+reservoir     the sentences near the centroid of the last refill, identical vectors as one row, and
+              the k nearest of them
 certificate   when these are proved to be the nearest of all
 index         what a refill searches: flat, sgtree or graphgrove; subsets loads many cores at once
 fixed_point   embeddings as int16, and the bound below which float64 computes keys exactly
@@ -18,7 +18,7 @@ short_view    the ranking without near-copies, on demand
 docs/algorithm.md has the notation, the theorem, its proof and the paper's algorithms.
 """
 
-from worker.coversumm.core import EntityCore, load_all
+from worker.coversumm.core import Counters, EntityCore, load_all
 from worker.coversumm.fixed_point import (
     SCALE,
     CoreError,
@@ -30,17 +30,15 @@ from worker.coversumm.fixed_point import (
     quantize,
     quantize_rows,
 )
-from worker.coversumm.index import Block, Index, Neighborhood, NewIndex, Totals
+from worker.coversumm.index import Index, Neighborhood, NewIndex
 from worker.coversumm.index.flat import FlatIndex
 from worker.coversumm.index.subsets import Subsets
 from worker.coversumm.interface import CoverSumm, RankedSentence
 from worker.coversumm.points import Points, Step, no_points
 from worker.coversumm.ranking import Ranking, brute_force, measure
-from worker.coversumm.state import Counters
 
 __all__ = [
     "SCALE",
-    "Block",
     "CoreError",
     "Counters",
     "CoverSumm",
@@ -56,7 +54,6 @@ __all__ = [
     "Ranking",
     "Step",
     "Subsets",
-    "Totals",
     "UnknownSentence",
     "VectorError",
     "brute_force",

@@ -20,7 +20,7 @@ class VectorError(CoreError):
 
 
 class EntityFull(CoreError):
-    """With one more sentence float64 might not hold every key exactly (see `exact`)."""
+    """One more sentence is too many: float64 might not hold every key exactly (see `exact`)."""
 
 
 class UnknownSentence(CoreError):
@@ -40,18 +40,18 @@ def exact(n: int, max_squared_norm: float) -> bool:
     return 3 * n * int(max_squared_norm) < EXACT
 
 
-def max_sentences(dimension: int, scale: int = SCALE) -> int:
+def max_sentences(dimension: int) -> int:
     """The largest n for which `exact` holds for any live sentences (2.8 million at 384 dimensions).
 
     Rounding moves a coordinate by at most a half (and a hair, which the added 1 covers), so a
-    quantized vector is no longer than `scale + sqrt(dimension)/2`.
+    quantized vector is no longer than `SCALE + sqrt(dimension)/2`.
     """
-    max_norm = scale + (math.isqrt(dimension) + 1) // 2 + 1
+    max_norm = SCALE + (math.isqrt(dimension) + 1) // 2 + 1
     return (EXACT - 1) // (3 * max_norm * max_norm)
 
 
-def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
-    """Embeddings (m, D) -> int16 (m, D): `rint(scale * v / |v|)` in float64, halves to even.
+def quantize(embeddings: ArrayLike) -> NDArray[np.int16]:
+    """Embeddings (m, D) -> int16 (m, D): `rint(SCALE * v / |v|)` in float64, halves to even.
 
     Raises VectorError naming the first row that is zero or not finite.
 
@@ -62,7 +62,7 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
         ...
     worker.coversumm.fixed_point.VectorError: embedding 1 is zero
     """
-    quantized, invalid = quantize_rows(embeddings, scale)
+    quantized, invalid = quantize_rows(embeddings)
     if invalid.any():
         row = int(invalid.argmax())
         finite = np.isfinite(_matrix(embeddings)[row]).all()
@@ -70,9 +70,7 @@ def quantize(embeddings: ArrayLike, scale: int = SCALE) -> NDArray[np.int16]:
     return quantized
 
 
-def quantize_rows(
-    embeddings: ArrayLike, scale: int = SCALE
-) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+def quantize_rows(embeddings: ArrayLike) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """`quantize` with zeros for rows that are zero or not finite: (int16 (m, D), mask (m,) of these
     rows).
     """
@@ -85,7 +83,7 @@ def quantize_rows(
     extreme = (largest > 1e100) | (largest < 1e-100)
     if extreme.any():  # squares would overflow or vanish; a power of two changes no other bit
         v = np.where(extreme[:, None], np.ldexp(v, -np.frexp(largest)[1][:, None]), v)
-    quantized = np.rint(scale * v / np.sqrt(_squared_norms(v))[:, None]).astype(np.int16)
+    quantized = np.rint(SCALE * v / np.sqrt(_squared_norms(v))[:, None]).astype(np.int16)
     quantized[invalid] = 0
     return quantized, invalid
 

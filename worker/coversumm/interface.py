@@ -1,7 +1,9 @@
 """CoverSumm for a notebook: ids and arrays of embeddings, exact after every call."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,12 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from worker.coversumm.core import EntityCore
 from worker.coversumm.fixed_point import (
     DuplicateSentence,
+    EntityFull,
     UnknownSentence,
     VectorError,
     quantize_rows,
 )
 from worker.coversumm.index.flat import FlatIndex
+from worker.coversumm.native import native_module
 from worker.coversumm.points import Points, Step, no_points
+
+if TYPE_CHECKING:
+    from worker._native import Core
 
 
 class RankedSentence(NamedTuple):
@@ -60,8 +67,9 @@ class CoverSumm:
         With `distinct` a summary shows each vector once, under the lowest id of its copies; all
         copies count in the centroid. Raises ValueError if k or dimension is below 1.
         """
-        self._index = FlatIndex(dimension)
-        self._core = EntityCore(k, dimension, self._index, distinct=distinct)
+        module = native_module()
+        form: type[Core | _PythonCore] = _PythonCore if module is None else module.Core
+        self._core = form(k, dimension, distinct=distinct)
         self._k = k
         self._dimension = dimension
 
@@ -102,34 +110,37 @@ class CoverSumm:
         if twice := _repeated(names):
             raise UnknownSentence(f"sentence {twice.decode()!r} is to be removed twice")
         for id_, name in zip(ids, names, strict=True):
-            if name not in self._index:
+            if name not in self._core:
                 raise UnknownSentence(
                     f"sentence {id_!r} is not live: it was not added, or was removed"
                 )
-        return self._apply(Step(self._index.points(names), no_points(self._dimension)))
+        nothing = no_points(self._dimension)
+        return self._apply(Step(Points(names, nothing.vectors), nothing))
 
     def summary(self) -> list[RankedSentence]:
         """The k live sentences nearest to their centroid, nearest first; all if fewer are live."""
-        ranking = self._core.ranking()
-        ranked = zip(ranking.ids, ranking.distances(), ranking.support, strict=True)
+        ranked = self._core.ranking()
         return [
             RankedSentence(name.decode(), distance, support) for name, distance, support in ranked
         ]
 
     def __contains__(self, id: object) -> bool:
         """True if a sentence of this id is live."""
-        return isinstance(id, str) and id.encode() in self._index
+        return isinstance(id, str) and id.encode() in self._core
 
     def __len__(self) -> int:
         """Live sentences."""
-        return self._core.n
+        return len(self._core)
 
     def __repr__(self) -> str:
         return f"<CoverSumm of {len(self)} sentences, k={self._k}, dimension={self._dimension}>"
 
     def _apply(self, step: Step) -> bool:
-        (ranking,) = self._core.apply([step])
-        return ranking is not None
+        try:
+            (changed,) = self._core.apply([step])
+        except OverflowError as error:  # of native code
+            raise EntityFull(str(error)) from None
+        return changed is not None
 
     def _matrix(self, vectors: ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
         """The vectors in float64. Raises VectorError unless there is one of `dimension` numbers per
@@ -156,11 +167,35 @@ class CoverSumm:
         if twice := _repeated(names):
             raise DuplicateSentence(f"sentence {twice.decode()!r} is to be added twice")
         for id_, name in zip(ids, names, strict=True):
-            if name in self._index:
+            if name in self._core:
                 raise DuplicateSentence(
                     f"sentence {id_!r} is live already: remove it first, "
                     "or give the new one another id"
                 )
+
+
+class _PythonCore:
+    """`EntityCore` with the methods of `worker._native.Core`: it looks up the vectors of ids to
+    remove itself.
+    """
+
+    def __init__(self, k: int, dimension: int, *, distinct: bool) -> None:
+        self._index = FlatIndex(dimension)
+        self._core = EntityCore(k, dimension, self._index, distinct=distinct)
+
+    def apply(self, steps: Sequence[Step]) -> Sequence[object | None]:
+        looked_up = (Step(self._index.points(step.removed.ids), step.added) for step in steps)
+        return [self._core.apply([step])[0] for step in looked_up]
+
+    def ranking(self) -> list[tuple[bytes, float, int]]:
+        ranking = self._core.ranking()
+        return [*zip(ranking.ids, ranking.distances(), ranking.support, strict=True)]
+
+    def __contains__(self, id: bytes) -> bool:
+        return id in self._index
+
+    def __len__(self) -> int:
+        return self._core.n
 
 
 def _row(id_: str, vector: ArrayLike) -> NDArray[np.float64]:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from itertools import groupby, islice
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from worker.coversumm.fixed_point import EXACT, SCALE
 
 MICRO = 10**6
+TILE = 2048  # rows of `brute_force` computed at once
 
 
 class Measured(NamedTuple):
@@ -28,12 +29,12 @@ class Ranking:
     count in the centroid).
 
     >>> import numpy as np
-    >>> ranking = Ranking((b"r1#0",), (1,), n=2, keys=[0.0], total=np.array([6.0, 8.0]), scale=10)
-    >>> ranking.distances()  # sqrt(2*0 + 6*6 + 8*8) / (2*10)
+    >>> ranking = Ranking((b"r1#0",), (1,), n=2, keys=[0.0], total=np.array([32767.0, 0.0]))
+    >>> ranking.distances()  # sqrt(2*0 + 32767*32767) / (2*32767)
     (0.5,)
     """
 
-    __slots__ = ("_distances", "_measured", "_scale", "ids", "n", "support")
+    __slots__ = ("_distances", "_measured", "ids", "n", "support")
 
     def __init__(
         self,
@@ -42,7 +43,6 @@ class Ranking:
         n: int,
         keys: list[float],
         total: NDArray[np.float64],
-        scale: int,
     ) -> None:
         """Distances are computed from `keys` (one per id) and `total` (S, not copied)."""
         self.ids = ids
@@ -50,13 +50,12 @@ class Ranking:
         self.n = n
         centroid_squared = float(total @ total) / max(1, n * n)
         self._measured = Measured(keys, n, total, centroid_squared)
-        self._scale = scale
         self._distances: tuple[float, ...] | None = None
 
     def distances(self) -> tuple[float, ...]:
         """Distances to the centroid in units of the normalised vectors, to six decimals; cached."""
         if self._distances is None:
-            (self._distances,) = _distances([self._measured], self._scale)
+            (self._distances,) = _distances([self._measured], SCALE)
         return self._distances
 
     def __eq__(self, other: object) -> bool:
@@ -74,10 +73,10 @@ class Ranking:
 
 
 def measure(rankings: Sequence[Ranking]) -> None:
-    """Compute the distances of each ranking, in one pass; all rankings have one scale."""
+    """Compute the distances of each ranking, in one pass."""
     new = [ranking for ranking in rankings if ranking._distances is None]
     if new:  # one pass for all: numpy's overhead is that of one
-        all_found = _distances([ranking._measured for ranking in new], new[0]._scale)
+        all_found = _distances([ranking._measured for ranking in new], SCALE)
         for ranking, found in zip(new, all_found, strict=True):
             ranking._distances = found
 
@@ -146,45 +145,49 @@ def _micros(numerator: int, denominator: int) -> int:
 
 
 def brute_force(
-    live: Mapping[bytes, NDArray[np.int16]],
+    ids: Sequence[bytes],
+    vectors: NDArray[np.int16],
     k: int,
     *,
     distinct: bool = False,
     by_text: bool = False,
-    scale: int = SCALE,
 ) -> Ranking:
-    """The ranking of the live sentences {id: vector (D,) int16}, in O(n*D). With `by_text` it is
-    that of the lowest ids of distinct vectors, but for the support.
+    """The ranking of live sentences with these ids and vectors (m, D) by sorting all of them, in
+    int64, independent of the core. With `by_text` it is that of the lowest ids of distinct vectors,
+    but for the support.
+
+    Keys `n*|x|^2 - 2*x.S` are below 2^63 for every entity the core accepts (its own bound is 2^53).
 
     >>> vectors = np.array([[9, 0], [1, 0], [2, 0]], np.int16)
-    >>> live = dict(zip([b"a", b"b", b"c"], vectors, strict=True))
-    >>> brute_force(live, k=2)  # the centroid is (4, 0)
+    >>> brute_force([b"a", b"b", b"c"], vectors, k=2)  # the centroid is (4, 0)
     Ranking(n=3, ids=(b'c', b'b'))
     """
-    vectors = {id_: tuple(vector.tolist()) for id_, vector in live.items()}
-    copies = Counter(vectors.values())
+    copies = Counter(vector.tobytes() for vector in vectors)
     if by_text:
-        lowest = {vectors[id_]: id_ for id_ in sorted(vectors, reverse=True)}
-        vectors = {id_: vector for vector, id_ in lowest.items()}
-    n = len(vectors)
-    total = [sum(column) for column in zip(*vectors.values(), strict=True)]
-    keys = {
-        vector: n * sum(x * x for x in vector)
-        - 2 * sum(x * s for x, s in zip(vector, total, strict=True))
-        for vector in copies
-    }
-    ranked = sorted(vectors, key=lambda id_: (keys[vectors[id_]], id_))
-    if distinct:
-        first: dict[tuple[int, ...], bytes] = {}
-        for id_ in ranked:
-            first.setdefault(vectors[id_], id_)
-        ranked = list(first.values())
-    chosen = ranked[:k]
-    return Ranking(
-        tuple(chosen),
-        tuple(copies[vectors[id_]] for id_ in chosen),
-        n,
-        [float(keys[vectors[id_]]) for id_ in chosen],
-        np.array(total, dtype=np.float64),
-        scale,
-    )
+        down = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
+        rows = list({vectors[row].tobytes(): row for row in down}.values())
+        ids, vectors = [ids[row] for row in rows], vectors[rows]
+    total = vectors.sum(axis=0, dtype=np.int64)
+    keys = _keys(vectors, total).tolist()
+    shown: list[int] = []
+    support: list[int] = []
+    for _, tied in groupby(sorted(range(len(ids)), key=keys.__getitem__), key=keys.__getitem__):
+        if len(shown) >= k:
+            break
+        rows = sorted(tied, key=ids.__getitem__)
+        if distinct:
+            first = {vectors[row].tobytes(): row for row in reversed(rows)}
+            rows = sorted(first.values(), key=ids.__getitem__)
+        shown += rows
+        support += [copies[vectors[row].tobytes()] for row in rows]
+    shown, support = shown[:k], support[:k]
+    named, chosen = tuple(ids[row] for row in shown), [keys[row] for row in shown]
+    return Ranking(named, tuple(support), len(ids), chosen, total.astype(np.float64))
+
+
+def _keys(vectors: NDArray[np.int16], total: NDArray[np.int64]) -> NDArray[np.int64]:
+    keys = np.empty(len(vectors), np.int64)
+    for at in range(0, len(vectors), TILE):
+        x = vectors[at : at + TILE].astype(np.int64)
+        keys[at : at + TILE] = len(vectors) * np.einsum("ij,ij->i", x, x) - 2 * (x @ total)
+    return keys

@@ -13,6 +13,7 @@ Proof that both invariants last: docs/algorithm.md, Lemma 3.
 
 from bisect import bisect_left
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,14 @@ def _zeros(dimension: int) -> NDArray[np.float64]:
     zeros = np.zeros(dimension)
     zeros.flags.writeable = False
     return zeros
+
+
+class Neighbors(NamedTuple):
+    """The nearest sentences in rank order."""
+
+    keys: list[float]
+    ids: list[bytes]
+    rows: list[int]  # the reservoir's row of each
 
 
 class Reservoir:
@@ -76,6 +85,22 @@ class Reservoir:
         keys *= -2.0
         keys += self._squared_norms.rows * n
         return keys
+
+    def knn(self, n: int, total: NDArray[np.float64], k: int, distinct: bool) -> Neighbors:
+        """The k sentences nearest to total/n, or all if there are fewer (Algorithm 1, line 23).
+
+        Ties are ordered by the bytes of the ids. Of a vector at most k copies count, or one with
+        `distinct`.
+        """
+        keys, most = self.keys(n, total), 1 if distinct else k
+        limit = np.inf if len(keys) <= k else np.partition(keys, k - 1)[k - 1]
+        near = np.flatnonzero(keys <= limit)  # k rows, and those with the key of the k-th
+        ranked = sorted(
+            (key, id_, row)
+            for key, row in zip(keys[near].tolist(), near.tolist(), strict=True)
+            for id_ in self.lowest_ids[row][:most]
+        )[:k]
+        return Neighbors(*map(list, zip(*ranked, strict=True))) if ranked else Neighbors([], [], [])
 
     def insert(
         self, added: Points, x: NDArray[np.float64], squared_norms: NDArray[np.float64]

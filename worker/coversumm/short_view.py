@@ -19,6 +19,7 @@ rounds once each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from worker.coversumm.copies import Copies
 from worker.coversumm.fixed_point import SCALE
-from worker.coversumm.index import Block
+from worker.coversumm.index import Block, BlockPart
 from worker.coversumm.index.flat import FlatIndex, keys_of
 from worker.coversumm.ranking import distances
 
@@ -108,39 +109,39 @@ class Walk:
         self._dimension = dimension
         self._threshold = threshold
         self._candidates = candidates
-        once = read_once(scan)
-        self._n, self._total, _ = FlatIndex(dimension, once).totals(Copies() if by_text else None)
-        self._read(once, np.empty((0, dimension), np.int16))
+        index = FlatIndex(dimension, scan)
+        self._n, self._total, _ = index.totals(Copies() if by_text else None)
+        self._read(index)
 
-    def _read(self, scan: Scan, chosen: NDArray[np.int16]) -> None:
-        """The nearest candidates that none of the chosen (m, D) stands for."""
-        near = _Nearest(self._candidates)
-        for block in scan():
-            keys = keys_of(block.vectors, self._n, self._total)
-            near.offer(block, keys, chosen, self._threshold)
-        self._ids, self._keys, self._vectors = near.sorted(self._dimension)
-        self._at, self._is_all = 0, not near.was_cut
+    def _read(self, index: FlatIndex) -> None:
+        """Take the nearest vectors of the index, each under the lowest id of its copies."""
+        found = index.nearest(self._n, self._total, self._candidates, ids_kept=1)
+        keys, ids = keys_of(found.vectors, self._n, self._total).tolist(), found.lowest_ids
+        order = sorted(range(len(keys)), key=lambda row: (keys[row], ids[row]))
+        self._found = [Candidate(ids[row][0], keys[row], found.vectors[row]) for row in order]
+        self._vectors = found.vectors[order]
+        self._at, self._is_all = 0, found.radius_key is None
 
     def nearest(self, chosen: Sequence[NDArray[np.int16]]) -> Candidate | None:
         """The nearest sentence that no chosen vector (D,) stands for; None if there is none."""
         others = np.array(chosen, np.int16).reshape(-1, self._dimension)
         while True:
-            while self._at < len(self._ids):
+            while self._at < len(self._found):
                 rows = self._vectors[self._at : self._at + ROWS_AT_ONCE]
                 is_left = np.ones(len(rows), np.bool_)
                 if len(others):
                     is_left = cosines(rows, others).max(axis=1) <= self._threshold
                 if is_left.any():
                     self._at += int(is_left.argmax())
-                    at = self._at
-                    return Candidate(self._ids[at], self._keys[at], self._vectors[at])
+                    return self._found[self._at]
                 self._at += len(rows)
             if self._is_all:
                 return None
-            self._read(self._scan, others)
+            left = partial(_left, self._scan, others, self._threshold)
+            self._read(FlatIndex(self._dimension, left))
 
     def distance(self, candidate: Candidate) -> float:
-        """To the centroid, as `Ranking.distances`."""
+        """The distance to the centroid, as `Ranking.distances`."""
         (found,) = distances([candidate.key], self._n, self._total, SCALE)
         return found
 
@@ -196,46 +197,11 @@ def stands_for(
     return [StandsFor(*pair) for pair in zip(sentences.tolist(), groups, strict=True)]
 
 
-class _Nearest:
-    """The nearest distinct vectors of a pass, each under the lowest id of its copies."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._limit = np.inf  # a key; rows beyond it have been cut
-        self._lowest: dict[bytes, tuple[float, bytes]] = {}  # by the vector's bytes
-        self.was_cut = False
-
-    def offer(
-        self, block: Block, keys: NDArray[np.float64], chosen: NDArray[np.int16], threshold: float
-    ) -> None:
-        """Take in the block's rows up to the limit that no chosen one stands for."""
-        rows = np.flatnonzero(keys <= self._limit)
-        if len(rows) and len(chosen):
-            rows = rows[cosines(block.vectors[rows], chosen).max(axis=1) <= threshold]
-        lowest = self._lowest
-        for row, key in zip(rows.tolist(), keys[rows].tolist(), strict=True):
-            data, place = block.vectors[row].tobytes(), (key, block.id(row))
-            if data not in lowest or place < lowest[data]:
-                lowest[data] = place
-        if len(lowest) > 2 * self._room:
-            self._cut()
-
-    def _cut(self) -> None:
-        """Keep the nearest. A dropped vector with a lower id read later comes back in its place."""
-        if len(self._lowest) > self._room:
-            nearest = sorted(self._lowest.items(), key=lambda item: item[1])[: self._room]
-            self._lowest = dict(nearest)
-            self._limit = nearest[-1][1][0]
-            self.was_cut = True
-
-    def sorted(self, dimension: int) -> tuple[list[bytes], list[float], NDArray[np.int16]]:
-        """Ids, keys and vectors (r, D) of the nearest, in order."""
-        self._cut()
-        items = sorted(self._lowest.items(), key=lambda item: item[1])
-        vectors = np.frombuffer(b"".join(data for data, _ in items), np.int16).reshape(
-            -1, dimension
-        )
-        return [id_ for _, (_, id_) in items], [key for _, (key, _) in items], vectors
+def _left(scan: Scan, chosen: NDArray[np.int16], threshold: float) -> Iterator[Block]:
+    """The sentences that none of the chosen (m, D) stands for."""
+    for block in scan():
+        is_left = cosines(block.vectors, chosen).max(axis=1) <= threshold
+        yield BlockPart(block, np.flatnonzero(is_left))
 
 
 def cosines(vectors: NDArray[np.int16], others: NDArray[np.int16]) -> NDArray[np.float64]:

@@ -9,10 +9,10 @@ import re
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.request import HTTPHandler, OpenerDirector
 
 from worker.errors import Crash, SetupError
 from worker.kafka.clients import KafkaClients
@@ -27,6 +27,9 @@ STILL_SECONDS: Final = 90  # seconds without progress before it counts as stalle
 STOP_SECONDS: Final = 30
 _LOG_LINES: Final = 15
 _ERROR: Final = "coversumm-worker: error: "
+# Without redirects and exceptions for refusals, which would have to be closed.
+_HTTP: Final = OpenerDirector()
+_HTTP.add_handler(HTTPHandler())
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
@@ -96,11 +99,8 @@ class EmbeddedWorker(contextlib.AbstractContextManager["EmbeddedWorker"]):
     def get(self, path: str) -> bytes | None:
         """The body of its answer; None if that is no success, or if it does not answer."""
         self.check()
-        with (
-            contextlib.suppress(OSError),  # not started yet, or not ready
-            urllib.request.urlopen(self.url + path, timeout=5) as answer,  # noqa: S310 - always http
-        ):
-            return bytes(answer.read())
+        with contextlib.suppress(OSError), _HTTP.open(self.url + path, timeout=5) as answer:
+            return bytes(answer.read()) if answer.status == 200 else None
         return None
 
     def send(self, key: bytes, value: bytes) -> None:

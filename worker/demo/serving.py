@@ -22,7 +22,6 @@ from worker.demo.embedded import EmbeddedWorker
 from worker.errors import SetupError, many
 from worker.events import Record
 from worker.facets.definitions import PRESET, read_definitions
-from worker.operations.file_sending import survey
 from worker.operations.findings import Findings, warn_left_out
 from worker.operations.languages import Languages
 from worker.processing.config import event_limits
@@ -66,9 +65,11 @@ class ReviewSource:
         """The bytes of all values; notes lines that cannot be used. Raises SetupError."""
         with ReviewFiles(self.paths, self.fields, stdin=self.stdin) as reviews:
             findings = Findings(reviews)
-            lines, size = survey(reviews, self.settings, findings)
+            entries = judged(reviews, event_limits(self.settings))
+            used = findings.usable(entries, f"{reviews.unit} checked")
+            size = sum(len(record.value or b"") for record in used)
             warn_left_out(reviews)
-            findings.complain(lines, reviews.unit)
+            findings.complain()
         if not size:
             raise SetupError(f"no reviews in {', '.join(self.paths)}")
         return size

@@ -1,9 +1,8 @@
 """Codecs: a record's value to an event's body, a summary's body to a message's value.
 
-A codec knows one format and no rules. To add one, write a module beside `json_codec.py` and add it
-to `CODECS` if it reads events, to `OUTPUTS` if it writes. It need not check fields:
-`json_codec.body_of` applies the constraints of `inputs.py`, and describes an error in the
-contract's words.
+A codec knows one format and no rules. To add one, write a module beside `json_codec.py`, and add it
+to `OUTPUTS` if it writes. It need not check fields: `json_codec.body_of` applies the constraints of
+`inputs.py`, and describes an error in the contract's words.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,12 +63,7 @@ class OutputCodec(Protocol):
         """The value of a change of facets, from a body without them; deterministic."""
 
 
-class Codec(InputCodec, OutputCodec, Protocol):
-    """A format of both."""
-
-
-CODECS: Final[Mapping[str, Codec]] = {"json": json_codec}
-DEFAULT: Final[Codec] = CODECS["json"]  # reads and writes unless another is passed
+DEFAULT: Final = json_codec  # reads and writes unless another is passed
 OUTPUTS: Final[Mapping[str, OutputCodec]] = {"json": json_codec, "json-row": json_row}
 """By value of COVERSUMM_OUTPUT_FORMAT."""
 

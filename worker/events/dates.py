@@ -125,7 +125,7 @@ def formats_of(text: str) -> list[str]:
 
 
 def _since_1970(number: int | float) -> str | None:
-    """From seconds or milliseconds, to the millisecond."""
+    """Make a date of seconds or milliseconds, to the millisecond."""
     if _SECONDS.start <= number < _SECONDS.stop:
         milliseconds = round(number * 1000)
     elif _MILLISECONDS.start <= number < _MILLISECONDS.stop:
@@ -138,7 +138,7 @@ def _since_1970(number: int | float) -> str | None:
 
 
 def _written(parts: dict[str, str | None]) -> str | None:
-    """In RFC 3339, if such a day and time exist."""
+    """The date in RFC 3339, if such a day and time exist."""
     month = (
         _MONTHS.index(name.lower()[:3]) // 3 + 1
         if (name := parts.get("month"))

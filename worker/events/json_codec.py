@@ -240,8 +240,8 @@ _ESCAPED: Final = re.compile(
 
 
 def without_halves(value: bytes) -> bytes:
-    """With U+FFFD for each half of a pair of surrogates: a text that was cut within an emoji has
-    one.
+    """The text with U+FFFD for each half of a pair of surrogates: a text that was cut within an
+    emoji has one.
     """
     return _ESCAPED.sub(lambda found: found[1] or _LOST.encode(), value)
 

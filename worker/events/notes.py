@@ -32,7 +32,7 @@ class Notes(threading.local):
 
 
 def left_out(notes: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """By the name of a member, how often a mapping could not read its value."""
+    """For each member by name, how often a mapping could not read its value."""
     return Counter({name: count for (kind, name), count in notes.items() if kind == LEFT_OUT})
 
 

@@ -14,11 +14,11 @@ class HasTopics(Protocol):
 
     @property
     def output_topic(self) -> str:
-        """That of summaries."""
+        """The topic of summaries."""
 
     @property
     def facets_topic(self) -> str:
-        """That of facets."""
+        """The topic of facets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

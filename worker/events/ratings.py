@@ -49,7 +49,7 @@ class RatingCounts(NamedTuple):
     others_sum: Fraction = Fraction()
 
     def plus(self, rating: float | None, reviews: int = 1) -> RatingCounts:
-        """With so many more reviews of this rating, or fewer; None: without a rating."""
+        """The counts with so many more reviews of this rating, or fewer; None: without a rating."""
         if rating is None:
             return self
         halves, others, others_sum = self
@@ -63,13 +63,13 @@ class RatingCounts(NamedTuple):
         return RatingCounts(halves, others, others_sum)
 
     def replaced(self, before: float | None, now: float | None) -> RatingCounts:
-        """With a review's rating `now` in place of the one `before`."""
+        """The counts with a review's rating `now` in place of the one `before`."""
         if before == now:
             return self
         return self.plus(now) if before is None else self.plus(before, -1).plus(now)
 
     def ratings(self) -> Ratings:
-        """For a body."""
+        """The member `ratings` of a body."""
         count, doubled = self.others, 0
         histogram = {}
         for half, reviews in sorted(self.halves.items()):
@@ -91,7 +91,7 @@ class ReviewCounts(NamedTuple):
     ratings: RatingCounts = NO_RATINGS
 
     def plus(self, rating: float | None, reviews: int = 1) -> ReviewCounts:
-        """With so many more reviews of this rating, or fewer; None: without a rating."""
+        """The counts with so many more reviews of this rating, or fewer; None: without a rating."""
         return ReviewCounts(self.reviews + reviews, self.ratings.plus(rating, reviews))
 
 

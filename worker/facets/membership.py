@@ -141,6 +141,12 @@ class FacetCriteria:
         quoting_bits: the bits of facets that quote words.
         every: the bits of all.
         visible: the bits of all that are published.
+        without_phrases: the bits of facets without phrases and vectors.
+        without_labels: the bits of facets without labels.
+        verified: the facets that admit reviews, by whether these are verified.
+        languages: likewise by the value of the field, under "" those that admit any other.
+        countries: likewise.
+        authors: likewise.
         rivals: the phrases, by those that exclude one another.
         direction: tells praise from complaints; None without polarity.
     """
@@ -160,19 +166,19 @@ class FacetCriteria:
         self.recent_bits = sum(recent_facet.bit for recent_facet in self.recent)
         self.phrase_bits = sum(bit for bit, facet in facets if facet.is_exclusive)
         self.visible = sum(1 << number for number in definitions.visible)
-        self._without_phrases = self.every & ~self.phrase_bits
+        self.without_phrases = self.every & ~self.phrase_bits
         self._of_languages = sum(bit for bit, facet in facets if facet.language is not None)
         self.quoting_bits = sum(bit for bit, facet in facets if facet.quotes_words)
-        self._without_labels = sum(bit for bit, facet in facets if facet.labels is None)
-        self.without_marks = self._without_labels & ~self.quoting_bits
+        self.without_labels = sum(bit for bit, facet in facets if facet.labels is None)
+        self.without_marks = self.without_labels & ~self.quoting_bits
         self._ratings = [(bit, facet.rating) for bit, facet in facets if facet.rating is not None]
-        self._verified = {
-            value: sum(bit for bit, facet in facets if facet.verified == value)
-            for value in (True, False)
+        self.verified = {
+            value: sum(bit for bit, facet in facets if facet.verified in (None, value))
+            for value in (None, False, True)
         }
-        self._languages = _Values(facets, "language")
-        self._countries = _Values(facets, "country")
-        self._authors = _Values(facets, "author_id")
+        self.languages = _admitting(facets, "language")
+        self.countries = _admitting(facets, "country")
+        self.authors = _admitting(facets, "author_id")
         polarity = definitions.polarity
         phrases = len(vectors) - (0 if polarity is None else sum(polarity.counts))
         self.rivals = _rivals(definitions, vectors[:phrases])
@@ -219,7 +225,7 @@ class FacetCriteria:
         """The visible facets of a sentence: of those of its nearest phrases, its labels and its
         review.
         """
-        of_phrases, of_marks = self._without_phrases | phrase_bits, self.without_marks
+        of_phrases, of_marks = self.without_phrases | phrase_bits, self.without_marks
         return of_phrases & (of_marks | label_bits) & review_bits & self.visible
 
     def all_facets_of(
@@ -229,7 +235,7 @@ class FacetCriteria:
         review_bits: NDArray[np.uint64] | np.uint64,
     ) -> NDArray[np.uint64]:
         """`facets_of` by row."""
-        found = phrase_bits | np.uint64(self._without_phrases)
+        found = phrase_bits | np.uint64(self.without_phrases)
         found &= label_bits | np.uint64(self.without_marks)
         found &= review_bits
         found &= np.uint64(self.visible)
@@ -237,15 +243,17 @@ class FacetCriteria:
 
     def review_bits(self, details: ReviewDetails, language: str) -> int:
         """The facets whose criteria a live review meets; those on the newest reviews aside."""
+        bits = self.rating_bits(details.rating) & self.verified[details.verified]
+        bits &= self.languages.get(language, self.languages[""])
+        bits &= self.countries.get(details.country or "", self.countries[""])
+        return bits & self.authors.get(details.author_id or "", self.authors[""])
+
+    def rating_bits(self, rating: float | None) -> int:
+        """The facets that admit a review of this rating."""
         bits = self.every
         for bit, wanted in self._ratings:
-            if details.rating is None or not wanted.has(details.rating):
+            if rating is None or not wanted.has(rating):
                 bits &= ~bit
-        bits &= self._languages.bits(language) & self._countries.bits(details.country)
-        bits &= self._authors.bits(details.author_id)
-        for value, those in self._verified.items():
-            if value is not details.verified:
-                bits &= ~those
         return bits
 
     @cached_property
@@ -284,7 +292,7 @@ class FacetCriteria:
         """The facets of a sentence's labels, of those that quote words only those that quote this
         one. `words`: the facets whose words it has; languages as in `mentions`.
         """
-        quoting = (label_bits | self._without_labels) & self.quoting_bits & words
+        quoting = (label_bits | self.without_labels) & self.quoting_bits & words
         if quoting:
             quoting &= self.quotable(text, language, tag)
         return label_bits & ~self.quoting_bits | quoting
@@ -317,23 +325,16 @@ class FacetCriteria:
         return sum([bit for at, bit in enumerate(self._of_definition) if bits >> at & 1])
 
 
-@cache
-def _detector(languages: tuple[str, ...]) -> LanguageDetector:
-    return LanguageDetector(languages)
+_detector = cache(LanguageDetector)
 
 
-class _Values:
-    """Which facets admit a value of a review's field: those that name it, or no value."""
-
-    def __init__(self, facets: Sequence[tuple[int, Facet]], name: str) -> None:
-        self._others = sum(bit for bit, facet in facets if getattr(facet, name) is None)
-        self._by_value = {
-            value: bits | self._others for value, bits in _by_value(facets, name).items()
-        }
-
-    def bits(self, value: str | None) -> int:
-        """The facets that admit it; None: it is unknown."""
-        return self._others if value is None else self._by_value.get(value, self._others)
+def _admitting(facets: Sequence[tuple[int, Facet]], name: str) -> Mapping[str, int]:
+    """The facets that admit a value of a review's field, those that name it or no value: by value,
+    and under "" for all others.
+    """
+    others = sum(bit for bit, facet in facets if getattr(facet, name) is None)
+    found = _by_value(facets, name)
+    return {"": others} | {value: bits | others for value, bits in found.items()}
 
 
 def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> Mapping[str, int]:
@@ -386,7 +387,7 @@ def _rivals_of(
     *,
     is_exclusive: bool = True,
 ) -> Rivals:
-    """Of rows of `vectors` with their thresholds, and the facets of each."""
+    """The rivals of rows of `vectors`, with their thresholds and facets."""
     return Rivals(
         vectors[[row for row, _ in phrases]],
         np.array([threshold for _, threshold in phrases], np.float64),
@@ -431,8 +432,3 @@ def _fixed_point(name: str, embeddings: NDArray[np.floating[Any]]) -> NDArray[np
         return quantize(embeddings)
     except ValueError as error:
         raise SetupError(f"COVERSUMM_FACETS: facet {name!r}: {error}") from None
-
-
-def label_bits(facets: FacetCriteria | None) -> Mapping[str, int]:
-    """Bits of the facets that take a label, by label; empty without facets."""
-    return {} if facets is None else facets.label_bits

@@ -61,7 +61,7 @@ class NewestReviews:
     __slots__ = ("_items", "is_complete", "wanted")
 
     def __init__(self, wanted: int, reviews: Iterable[tuple[bytes, str | None]] = ()) -> None:
-        """From all live reviews: ids and timestamps."""
+        """Make it of all live reviews: ids and timestamps."""
         self.wanted = wanted
         self._items = sorted((recency(when), review_id) for review_id, when in reviews)
         self.is_complete = True  # no live review is left out

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from worker.events.ratings import HALVES
-from worker.facets.definitions import Facet
 from worker.facets.membership import FacetCriteria
 
 MOST_SQUARE: Final = 2**31
@@ -84,23 +83,19 @@ def plain_facets(criteria: FacetCriteria, emit_mentions: int) -> PlainFacets | N
         return None
     if len(squares) and not 0 < squares.min() <= squares.max() < MOST_SQUARE:
         return None
-    facets = [(1 << number, facet) for number, facet in enumerate(definitions.facets)]
     halves = [*(half / 2 for half in range(len(HALVES))), None]
     has_sides = direction is not None and bool(definitions.sided)
     return PlainFacets(
         rivals,
-        criteria.every & ~criteria.phrase_bits,
-        sum(bit for bit, facet in facets if facet.labels is None),
+        criteria.without_phrases,
+        criteria.without_labels,
         criteria.quoting_bits,
         criteria.label_bits,
-        [sum(bit for bit, facet in facets if _has_rating(facet, half)) for half in halves],
-        [
-            sum(bit for bit, facet in facets if facet.verified in (None, value))
-            for value in (None, False, True)
-        ],
-        _by_value(facets, "language"),
-        _by_value(facets, "country"),
-        _by_value(facets, "author_id"),
+        [criteria.rating_bits(half) for half in halves],
+        [*criteria.verified.values()],
+        criteria.languages,
+        criteria.countries,
+        criteria.authors,
         bool(definitions.named_languages),
         criteria.has_words,
         [_plain(criteria, number) for number in definitions.visible],
@@ -125,19 +120,3 @@ def _plain(criteria: FacetCriteria, number: int) -> PlainFacet:
         facet.words is not None,
         facet.side_k,
     )
-
-
-def _has_rating(facet: Facet, rating: float | None) -> bool:
-    wanted = facet.rating
-    return wanted is None or (rating is not None and wanted.has(rating))
-
-
-def _by_value(facets: Sequence[tuple[int, Facet]], name: str) -> dict[str, int]:
-    """The facets that admit a value of this field, by value; by "" those of all others."""
-    given = [(bit, getattr(facet, name)) for bit, facet in facets]
-    others = sum(bit for bit, values in given if values is None)
-    named = sorted({value for _, values in given for value in values or ()})
-    return {"": others} | {
-        value: others | sum(bit for bit, values in given if values and value in values)
-        for value in named
-    }

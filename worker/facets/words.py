@@ -7,7 +7,7 @@ words: a pattern with one of their characters is a substring. Case is folded, ac
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from unicodedata import normalize
 
 from worker.text.language import UNKNOWN, language_code
@@ -40,14 +40,11 @@ Meaning = tuple[int, Sequence[tuple[Sequence[Part], int]]]
 """Of a word: its facets, and those of each run that it begins, after the rest of it."""
 
 
-class _Hit:
+class _Hit(NamedTuple):
     """The matches of a word of a text: slots, and the rest of runs that it begins."""
 
-    __slots__ = ("runs", "slots")
-
-    def __init__(self, slots: int, runs: tuple[tuple[tuple[Part, ...], int], ...]) -> None:
-        self.slots = slots
-        self.runs = runs
+    slots: int
+    runs: tuple[tuple[tuple[Part, ...], int], ...]
 
     def joined(self, other: "_Hit") -> "_Hit":
         return _Hit(self.slots | other.slots, self.runs + other.runs)

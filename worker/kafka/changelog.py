@@ -152,7 +152,7 @@ class ChangelogReader:
 
     @contextmanager
     def _reading(self, partitions: Iterable[int]) -> Iterator[None]:
-        """With a new consumer of these partitions at their positions."""
+        """Hold a new consumer of these partitions at their positions."""
         self._consumer = self.clients.standalone_consumer(self.group, "read_committed", READ_TO_END)
         with closing(self._consumer):
             self._consumer.assign(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, get_args
 
-from worker.events.inputs import Body, EntityDeleted, ReviewDeleted, SentencesDeleted, UpsertBody
+from worker.events.inputs import Body, UpsertBody
 from worker.events.json_codec import body_of
 from worker.events.notes import EMPTY, FILLED, LEFT_OUT, NOTES
 from worker.events.reasons import BadEvent, Reason
@@ -14,10 +14,7 @@ from worker.mapping.paths import KEY, UNAVAILABLE, Get, Path, Roots, Unavailable
 from worker.mapping.values import OPTIONAL, Expression, texts
 
 BODIES: Final[dict[str, type[Body]]] = {
-    "review.upserted": UpsertBody,
-    "review.deleted": ReviewDeleted,
-    "sentences.deleted": SentencesDeleted,
-    "entity.deleted": EntityDeleted,
+    str(kind.__struct_config__.tag): kind for kind in get_args(Body)
 }
 MAX_EVENTS: Final = 10_000
 """Most events of one record."""
@@ -165,11 +162,6 @@ class Rule:
         )
 
     @property
-    def may_make_several(self) -> bool:
-        """True if it may make more than one event of a record."""
-        return len(self.events) > 1 or self.each is not None
-
-    @property
     def paths(self) -> list[Path]:
         """All paths that the rule reads."""
         conditions = (*self.conditions, *self.of_items)
@@ -179,7 +171,7 @@ class Rule:
 
     def bodies(self, roots: Roots) -> Iterable[Body]:
         """The bodies of its events. Raises BadEvent: then a record has none at all."""
-        if not self.may_make_several:
+        if len(self.events) < 2 and self.each is None:
             return [event.body(roots) for event in self.events]
         return self._several(roots)
 

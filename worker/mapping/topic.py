@@ -76,7 +76,7 @@ class TopicMapping:
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
-        """With that of null values."""
+        """All rules, with that of null values."""
         if self.tombstone is None or self.tombstone in self.rules:
             return self.rules
         return (*self.rules, self.tombstone)

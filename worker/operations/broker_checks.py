@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from worker.credentials.tls import client_context, server_context
+from worker.credentials.files import client_context, server_context
 from worker.errors import Crash, SetupError, many
 from worker.kafka.changelog import first_rows
 from worker.kafka.clients import Clients, KafkaClients

@@ -1,17 +1,19 @@
 """Entities as running workers list and show them."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from worker.errors import SetupError
 from worker.processing.entity_view import Extent
 from worker.settings import Settings
 from worker.state.listing import EntitySearch, ListedEntity, Page, merged
-from worker.web.peers import PeerAnswer, PeerUnreachable, ask
+from worker.web.peers import PeerUnreachable, Query, ask
 
 PAGE = 500  # entities in one request; a worker answers at most LONGEST_PAGE
 
@@ -19,7 +21,11 @@ PAGE = 500  # entities in one request; a worker answers at most LONGEST_PAGE
 class ServedEntities:
     """The entities of a running worker and of those workers of its group that can be reached.
 
-    `missing` has by URL of a worker that does not answer its partitions and the reason.
+    Attributes:
+        partitions: those that were read.
+        missing: by URL of a worker that does not answer its partitions and the reason.
+        listed: the number of entities so far; `searched`: of ids that were read for them.
+        after: the position of the next page; None at the end.
     """
 
     def __init__(self, url: str) -> None:
@@ -27,10 +33,28 @@ class ServedEntities:
         self._others: dict[str, list[int]] | None = None
         self.partitions: list[int] = []
         self.missing: dict[str, str] = {}
+        self.listed = self.searched = 0
+        self.after: str | None = None
 
-    def page(self, search: EntitySearch, limit: int) -> Page:
-        """The next page, of at most `limit` entities. Raises SetupError without an answer."""
-        return merged(self._pages(search, limit), limit)
+    def entities(
+        self, search: EntitySearch, limit: int | None, seconds: float | None = None
+    ) -> Iterator[ListedEntity]:
+        """List at most `limit` entities, and begin no page after `seconds`; None: all. Raises
+        SetupError without an answer.
+        """
+        give_up = None if seconds is None else time.monotonic() + seconds
+        while True:
+            size = min(PAGE, limit or PAGE)
+            page = merged(self._pages(search, size), size)
+            found = page.entities if limit is None else page.entities[: limit - self.listed]
+            self.listed += len(found)
+            self.searched += page.searched
+            self.after = found[-1].entity_id if len(found) < len(page.entities) else page.after
+            yield from found
+            is_late = give_up is not None and time.monotonic() > give_up
+            if self.after is None or self.listed == limit or is_late:
+                return
+            search = replace(search, after=self.after)
 
     def _pages(self, search: EntitySearch, limit: int) -> Iterator[Page]:
         query = {
@@ -39,8 +63,8 @@ class ServedEntities:
             "after": search.after,
             "limit": limit,
         }
-        first = answered(self._first, lambda: ask(self._first, "/entities", query))
-        yield _page(first)
+        first = answered(self._first, "/entities", query)
+        yield msgspec.convert(first, Page)
         if self._others is None:
             self.partitions = list(first["partitions"])
             self._others = dict(first["others"])
@@ -57,44 +81,7 @@ class ServedEntities:
                 del self._others[url]
             else:
                 self.partitions = sorted({*self.partitions, *partitions})
-                yield _page(answer.fields)
-
-
-@dataclass
-class Listing:
-    """The entities listed so far; `after` is the position of the next page, None at the end."""
-
-    shown: int = 0
-    searched: int = 0
-    after: str | None = None
-
-    def entities(
-        self,
-        source: ServedEntities,
-        search: EntitySearch,
-        limit: int | None,
-        seconds: float | None = None,
-    ) -> Iterator[ListedEntity]:
-        """List at most `limit` entities, and begin no page after `seconds`; None: all."""
-        give_up = None if seconds is None else time.monotonic() + seconds
-        while True:
-            page = source.page(search, min(PAGE, limit or PAGE))
-            entities = page.entities if limit is None else page.entities[: limit - self.shown]
-            self.shown += len(entities)
-            self.searched += page.searched
-            is_cut = len(entities) < len(page.entities)
-            self.after = entities[-1].entity_id if is_cut else page.after
-            yield from entities
-            is_late = give_up is not None and time.monotonic() > give_up
-            if self.after is None or self.shown == limit or is_late:
-                return
-            search = replace(search, after=self.after)
-
-
-def _page(body: dict[str, Any]) -> Page:
-    return Page(
-        [ListedEntity(**listed) for listed in body["entities"]], body["after"], body["searched"]
-    )
+                yield msgspec.convert(answer.fields, Page)
 
 
 def local_worker(settings: Settings) -> str:
@@ -114,10 +101,12 @@ def local_worker(settings: Settings) -> str:
 UNKNOWN = "there is no such entity"  # the error of a worker begins so
 
 
-def answered(url: str, ask: Callable[[], PeerAnswer], *, of_entity: bool = False) -> dict[str, Any]:
+def answered(
+    url: str, path: str, query: Query | None = None, *, of_entity: bool = False
+) -> dict[str, Any]:
     """The body of a worker's answer; `of_entity`: empty without it. Raises SetupError."""
     try:
-        answer = ask()
+        answer = ask(url, path, query)
         if of_entity and answer.status == 404 and answer.error.startswith(UNKNOWN):
             return {}
         if answer.status != 200:
@@ -132,13 +121,11 @@ def answered(url: str, ask: Callable[[], PeerAnswer], *, of_entity: bool = False
 
 def listed_in(entity: str, url: str) -> str:
     """The partition where workers list the entity, or an empty text."""
-    try:
-        page = ServedEntities(url).page(EntitySearch(prefix=entity), 1)
-    except SetupError:  # no worker answers
-        return ""
-    return next(
-        (str(listed.partition) for listed in page.entities if listed.entity_id == entity), ""
-    )
+    with suppress(SetupError):  # no worker answers
+        for listed in ServedEntities(url).entities(EntitySearch(prefix=entity), 1):
+            if listed.entity_id == entity:
+                return str(listed.partition)
+    return ""
 
 
 def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict[str, Any]:
@@ -154,11 +141,11 @@ def served_view(url: str, entity: str, view: str, extent: Extent | None) -> dict
 
 
 def served(url: str, entity: str, kind: str, query: Mapping[str, object]) -> dict[str, Any]:
-    """What the entity's owner answers at this address; empty if it is unknown. Raises
+    """The body that the entity's owner answers at this address; empty if it is unknown. Raises
     SetupError.
     """
     is_dots = entity in (".", "..")  # clients remove these from a path
     query = {"id": entity, **query} if is_dots else query
     name = "" if is_dots else quote(entity, safe="")
     path = f"/entities/{name}/{kind}{'?' if query else ''}{urlencode(query)}"
-    return answered(url, lambda: ask(url, path), of_entity=True)
+    return answered(url, path, of_entity=True)

@@ -22,7 +22,7 @@ from worker.operations.findings import Findings, warn_left_out
 from worker.processing.config import configured_engine, event_limits
 from worker.processing.plan import split_review
 from worker.settings import Settings
-from worker.sources import Entry, Faulty, ReviewFiles
+from worker.sources import Faulty, ReviewFiles
 from worker.state.keys import review_of
 from worker.text.engine import EmbeddingEngine
 from worker.view import output
@@ -87,7 +87,6 @@ class SuggestRun:
         limits = event_limits(settings)
         self._limits = replace(limits, dimension=engine.dimension, model=engine.model)
         self._findings = Findings(reviews)
-        self._lines = 0
         self._started = time.monotonic()
 
     def suggest(self, facets: int) -> str:
@@ -108,32 +107,19 @@ class SuggestRun:
         """Report; returns the number of lines that cannot be used."""
         warn_left_out(self._reviews)
         seconds = f"{time.monotonic() - self._started:.1f} s"
-        output.note(f"{output.many(self._lines, self._reviews.unit)}, {seconds}")
-        self._findings.complain(self._lines, self._reviews.unit)
+        output.note(f"{output.many(self._findings.lines, self._reviews.unit)}, {seconds}")
+        self._findings.complain()
         return self._findings.total
 
     def _read(self) -> list[ReviewTexts]:
         live = LiveReviews(self._limits)
-        with output.file_progress(self._reviews.size, self._reviews.unit) as progress:
-            for entry in self._reviews:
-                if entry is None:
-                    continue
-                self._lines += entry.lines if isinstance(entry, Faulty) else 1
-                if (fault := self._applied(entry, live)) is not None:
-                    self._findings.add(fault)
-                progress.update(self._reviews.position, self._lines)
+        for record in self._findings.usable(self._reviews, self._reviews.unit):
+            (event,) = decode([record], self._limits)
+            assert not isinstance(event, (list, Ignored))  # which only a mapping makes
+            rejected = event if isinstance(event, Rejected) else live.apply(event)
+            if rejected is not None:
+                self._findings.add(Faulty(record.offset + 1, rejected.reason, rejected.detail))
         return live.reviews()
-
-    def _applied(self, entry: Entry, live: LiveReviews) -> Faulty | None:
-        """Apply the event of a line; the line, if it cannot be used."""
-        if isinstance(entry, Faulty):
-            return entry
-        (event,) = decode([entry], self._limits)
-        assert not isinstance(event, (list, Ignored))  # which only a mapping makes
-        rejected = event if isinstance(event, Rejected) else live.apply(event)
-        if rejected is None:
-            return None
-        return Faulty(entry.offset + 1, rejected.reason, rejected.detail)
 
     def _embedded(self, texts: list[str]) -> NDArray[np.float32]:
         parts = []

@@ -16,7 +16,7 @@ from worker.operations.summarize_run import FileSummarizer
 from worker.processing.config import configured_engine, event_limits
 from worker.processing.entity_view import EntityView, FacetsView, Source
 from worker.settings import Settings
-from worker.sources import Faulty, ReviewFiles, judged
+from worker.sources import ReviewFiles, judged
 from worker.state.entity import EntityRows
 from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.partition import read_criteria
@@ -85,14 +85,11 @@ class TryRun:
     def __init__(self, reviews: ReviewFiles, settings: Settings) -> None:
         """Reads the files."""
         self._reviews, self._settings = reviews, settings
-        self._findings, self._lines = Findings(reviews), 0
+        self._findings = Findings(reviews)
         self._events: dict[str, list[Record]] = defaultdict(list)
-        for entry in judged(reviews, event_limits(settings)):
-            self._lines += entry.lines if isinstance(entry, Faulty) else 1
-            if isinstance(entry, Faulty):
-                self._findings.add(entry)
-            else:
-                self._events[(entry.key or b"").decode()].append(entry)
+        entries = judged(reviews, event_limits(settings))
+        for record in self._findings.usable(entries, reviews.unit):
+            self._events[(record.key or b"").decode()].append(record)
 
     def subjects(self, entity: str | None, *facets: str) -> list[Subjects]:
         """Those of this entity, or of that with the most events, by each of these values of
@@ -135,7 +132,7 @@ class TryRun:
     def finish(self) -> int:
         """Report; returns the number of lines that cannot be used."""
         warn_left_out(self._reviews)
-        self._findings.complain(self._lines, self._reviews.unit)
+        self._findings.complain()
         return self._findings.total
 
 

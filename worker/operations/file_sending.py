@@ -20,7 +20,7 @@ from worker.mapping.contract import event_of
 from worker.operations.findings import Findings, counted, warn_left_out, warn_unread
 from worker.processing.config import event_limits
 from worker.settings import Settings
-from worker.sources import Entry, Faulty, ReviewFiles, judged
+from worker.sources import Entry, ReviewFiles, judged
 from worker.view import output
 
 DELIVERY_TIMEOUT_MS = 60_000
@@ -36,45 +36,24 @@ class SendReport(NamedTuple):
     seconds: float
 
 
-def survey(
-    reviews: ReviewFiles,
-    settings: Settings,
-    findings: Findings,
-    mapping: RecordMapping | None = None,
-) -> tuple[int, int]:
-    """The number of lines and the bytes of usable events; adds the others to the findings."""
-    lines = size = 0
-    with output.file_progress(reviews.size, f"{reviews.unit} checked") as progress:
-        for entry in judged(reviews, event_limits(settings), mapping):
-            if isinstance(entry, Faulty):
-                findings.add(entry)
-                lines += entry.lines
-            else:
-                lines, size = lines + 1, size + len(entry.value or b"")
-            progress.update(reviews.position, lines)
-    return lines, size
-
-
 def check(
-    reviews: ReviewFiles,
-    settings: Settings,
-    first_line: int,
-    mapping: RecordMapping | None = None,
+    reviews: ReviewFiles, settings: Settings, first_line: int, mapping: RecordMapping | None
 ) -> None:
     """Raise SetupError if a line cannot be used, after notes that name the first ones."""
     findings = Findings(reviews)
+    entries = judged(reviews, event_limits(settings), mapping)
     try:
-        lines, _ = survey(reviews, settings, findings, mapping)
+        deque(findings.usable(entries, f"{reviews.unit} checked"), 0)
     except KeyboardInterrupt:
         output.note("interrupted: nothing was sent")
         raise
-    if not lines and reviews.lines < first_line - 1:
+    if not findings.lines and reviews.lines < first_line - 1:
         place = reviews.place(first_line)
         raise SetupError(f"--from-line {place}: there are only {reviews.lines:,} {reviews.unit}")
     if findings.total:
         findings.note_groups()
         raise SetupError(
-            f"{findings.total:,} of {lines:,} {reviews.unit} cannot be used "
+            f"{findings.total:,} of {findings.lines:,} {reviews.unit} cannot be used "
             f"({counted(findings.reasons)}), so nothing was sent: "
             "fix them, or skip them with --skip-bad"
         )
@@ -91,14 +70,14 @@ class Sending:
     settings: Settings
     first_line: int
     skip_bad: bool
-    mapping: RecordMapping | None = None
+    mapping: RecordMapping | None
 
     def __post_init__(self) -> None:
         settings = self.settings
         self._topic = settings.input_topic
         self._findings = Findings(self.reviews)
         self._left_out: Counter[str] = Counter()
-        self._lines = self._delivered = 0
+        self._delivered = 0
         self._acknowledged = Acknowledged()
         self._error: KafkaError | None = None
         self._diagnosis = Diagnosis(settings)
@@ -139,7 +118,7 @@ class Sending:
         """Name what was left out, and the lines that were skipped."""
         warn_left_out(self.reviews)
         warn_unread(self._left_out)
-        self._findings.complain(self._lines, self.reviews.unit)
+        self._findings.complain()
 
     def _records(self) -> Iterator[Record]:
         """The usable lines. Raises SetupError for a line that was usable before."""
@@ -147,7 +126,7 @@ class Sending:
         if self.skip_bad or self.mapping is not None:
             entries = judged(entries, event_limits(self.settings), self.mapping)
         for entry in entries:
-            self._lines += entry is not None
+            self._findings.lines += entry is not None
             if isinstance(entry, Record) and self.mapping is not None:
                 NOTES.take()  # of the check
                 bodies = self.mapping.read_all(entry)
@@ -162,7 +141,7 @@ class Sending:
                     where = self.reviews.where(entry.line)
                     raise SetupError(f"{where} has changed since it was checked: {entry.detail}")
                 self._findings.add(entry)
-                self._lines += entry.lines - 1
+                self._findings.lines += entry.lines - 1
 
     def _send(self, record: Record) -> None:
         """Send an event. Raises SetupError if an earlier one was not delivered."""
@@ -192,7 +171,7 @@ class Sending:
             )
 
     def _how_to_resume(self) -> str:
-        """For people: the number of delivered events, and the option to resume with."""
+        """The number of delivered events, for people, and the option to resume with."""
         line = self.reviews.place(self._acknowledged.next_line or self.first_line)
         beyond = self._acknowledged.beyond
         repeated = f" (it repeats {beyond:,} of them, which lie beyond that line)" if beyond else ""

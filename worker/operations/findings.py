@@ -1,12 +1,12 @@
 """Lines of files that cannot be used, and values that look wrong, named for people."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from worker.events import Record
 from worker.events.dates import formats_of
-from worker.sources import BREAKS, HALVES, HEADER, WHERE, Faulty, ReviewFiles
+from worker.sources import BREAKS, HALVES, HEADER, WHERE, Entry, Faulty, ReviewFiles
 from worker.view import output
-from worker.view.groups import Groups
 
 MAX_NAMES = 5  # files that a message lists
 MAX_FINDINGS = 10  # unusable lines that are shown one by one
@@ -19,13 +19,28 @@ def first_names(names: Sequence[str]) -> str:
 
 
 class Findings:
-    """Unusable lines: the first ten are shown, all are counted by reason, more in groups."""
+    """The lines of files: how many there are, and those that cannot be used. Of these the first ten
+    are shown, all are counted by reason, more in groups.
+    """
 
     def __init__(self, reviews: ReviewFiles) -> None:
         self._reviews = reviews
         self._count = 0
-        self._groups = Groups()
+        self.lines = 0  # read so far, usable or not
+        self._groups = output.Groups()
         self.reasons: Counter[str] = Counter()
+
+    def usable(self, entries: Iterable[Entry | None], what: str) -> Iterator[Record]:
+        """The records of the entries, with progress in `what`; counts and adds the others."""
+        with output.file_progress(self._reviews.size, what) as progress:
+            for entry in entries:
+                if isinstance(entry, Faulty):
+                    self.lines += entry.lines
+                    self.add(entry)
+                elif entry is not None:
+                    self.lines += 1
+                    yield entry
+                progress.update(self._reviews.position, self.lines)
 
     def add(self, fault: Faulty) -> None:
         """Count a line, or several, and show it while there are few."""
@@ -50,14 +65,15 @@ class Findings:
         if self._count > MAX_FINDINGS:
             self._groups.note()
 
-    def complain(self, lines: int, unit: str) -> None:
+    def complain(self) -> None:
         """Warn about files without a record, and write one error line about all unusable lines."""
         if empty := self._reviews.empty:
             output.note(f"warning: no reviews and no events in {first_names(empty)}")
         self.note_groups()
         if self.total:
             output.complain(
-                f"{self.total:,} of {lines:,} {unit} could not be used: {counted(self.reasons)}"
+                f"{self.total:,} of {self.lines:,} {self._reviews.unit} could not be used: "
+                f"{counted(self.reasons)}"
             )
 
 

@@ -48,7 +48,7 @@ class DeadLetter:
 
     @classmethod
     def of(cls, stored: Stored) -> DeadLetter:
-        """From a message of the topic."""
+        """Read it from a message of the topic."""
         _, partition, offset, timestamp_ms, key, value, *_ = stored.record
         return cls(Place(partition, offset), timestamp_ms, key, value, stored.headers)
 

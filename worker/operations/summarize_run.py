@@ -227,11 +227,9 @@ class SummarizeRun:
     mapping: RecordMapping | None = None
 
     def __post_init__(self) -> None:
-        self._left_out: Counter[str] = Counter()
         self._findings = Findings(self.reviews)
-        self._ignored: Counter[str] = Counter()
-        self._entities: set[str] = set()
-        self._lines = self._changes = self._future_dates = 0
+        self._total = Outcome()  # without changes and rejected records
+        self._changes = 0
         self._started = time.monotonic()
         self._summarizer: FileSummarizer | None = None
         self._languages: Languages | None = None
@@ -291,17 +289,17 @@ class SummarizeRun:
             for record in records:
                 self._languages.add(record.value)
         faulty = [entry for entry in batch if isinstance(entry, Faulty)]
-        self._lines += len(batch) + sum(fault.lines - 1 for fault in faulty)
-        self._ignored += outcome.ignored
-        self._entities |= outcome.entities
-        self._future_dates += outcome.future_dates
-        self._left_out += outcome.left_out
+        self._findings.lines += len(batch) + sum(fault.lines - 1 for fault in faulty)
+        self._total.ignored += outcome.ignored
+        self._total.entities |= outcome.entities
+        self._total.future_dates += outcome.future_dates
+        self._total.left_out += outcome.left_out
         self._changes += sum(change.value is not None for change in outcome.changes)
         with progress.hidden():
             self.sink.write(self.form.at_once(outcome))
         for fault in sorted([*outcome.rejected, *faulty]):
             self._findings.add(fault)
-        progress.update(self.reviews.position, self._lines)
+        progress.update(self.reviews.position, self._findings.lines)
 
     def _finish(self, prefix: str = "") -> None:
         """Write the final output, and report."""
@@ -309,22 +307,22 @@ class SummarizeRun:
             for part in self.form.at_end(self._summarizer):
                 self.sink.write(part)
         warn_left_out(self.reviews)
-        warn_unread(self._left_out)
-        if self._future_dates:
-            dates = output.many(self._future_dates, "dates")
+        warn_unread(self._total.left_out)
+        if self._total.future_dates:
+            dates = output.many(self._total.future_dates, "dates")
             output.note(f"warning: {dates} after 2099: facets take these reviews as undated")
         if self._languages is not None and (unread := self._languages.warning):
             output.note(unread)
         report = [
-            output.many(self._lines, self.reviews.unit),
-            output.many(len(self._entities), "entities"),
+            output.many(self._findings.lines, self.reviews.unit),
+            output.many(len(self._total.entities), "entities"),
             output.many(self._changes, "changes"),
             f"{time.monotonic() - self._started:.1f} s",
         ]
-        if self._ignored:
-            report.append(f"ignored: {counted(self._ignored)}")
+        if self._total.ignored:
+            report.append(f"ignored: {counted(self._total.ignored)}")
         output.note(prefix + ", ".join(report))
-        self._findings.complain(self._lines, self.reviews.unit)
+        self._findings.complain()
 
 
 def fixed_batches(entries: Iterable[Entry | None]) -> Iterator[list[Entry]]:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm.fixed_point import VectorError, quantize
+from worker.coversumm.fixed_point import SCALE, VectorError, quantize
 from worker.coversumm.short_view import cosines
 from worker.events import ReviewDetails
 from worker.events.dates import instant, to_timestamp
@@ -159,7 +159,7 @@ class RarestWord:
 
 @dataclass(frozen=True, slots=True)
 class Answer(EntityView):
-    """What an entity's sentences answer, and the entity's counts."""
+    """What sentences of an entity answer to a question, and the entity's counts."""
 
     question: str
     answered: bool | None
@@ -256,11 +256,14 @@ def _nearest(
     found: list[_Near] = []
     about: set[bytes] = set()
     least, spoken = (-1.0, 2.0) if limits is None else (limits.near, limits.about)
+    # a quantized vector's length is within a hundredth of SCALE
+    fewest = (least - 0.01) * SCALE * float(np.linalg.norm(vector.astype(np.float64)))
     for block in entity.blocks():
-        near = cosines(block.vectors, vector[None])[:, 0]
-        for row in np.flatnonzero(near >= least).tolist():
-            if asked is None or block.reviews[row] in asked:
-                cosine = float(near[row])
+        dots = np.einsum("ij,j->i", block.vectors, vector, dtype=np.int64)  # without large copies
+        rows = np.flatnonzero(dots >= fewest)
+        near = cosines(block.vectors[rows], vector[None])[:, 0]
+        for row, cosine in zip(rows.tolist(), near.tolist(), strict=True):
+            if cosine >= least and (asked is None or block.reviews[row] in asked):
                 found.append(_Near(-cosine, block.id(row), block.vectors[row].copy()))
                 if cosine >= spoken:
                     about.add(block.reviews[row])
@@ -352,7 +355,8 @@ def _having(
     Rows without the bytes of a stem are not decoded.
     """
     begins = [word.partition("'")[0].encode() for word in words]
-    signs = (*begins, *_BECOME_LETTERS) if b"".join(begins).isascii() else (b"",)
+    is_ascii = b"".join(begins).isascii()
+    signs = re.compile(b"|".join(map(re.escape, (*begins, *_BECOME_LETTERS))) if is_ascii else b"")
     start = len(entity.keys.reviews)
     long: list[bytes] = []
     for key, value in entity.rows.scan(entity.keys.reviews):
@@ -360,7 +364,7 @@ def _having(
             continue
         if text_chunks(value) > 1:
             long.append(key[start:])
-        elif any(map(value.lower().__contains__, signs)):
+        elif signs.search(value.lower()):
             row = decode_review(key, value)
             if not row.deleted:
                 yield [text for _, text in row.texts]

@@ -1,20 +1,23 @@
 """The configuration of the processor, from the settings."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from msgspec import json
 
 from worker import __version__
-from worker.coversumm import EntityCore, Index, NewIndex
-from worker.coversumm.index import NAMES, IndexUnavailable
+from worker.coversumm import EntityCore, FlatIndex, Index, NewIndex
+from worker.coversumm.index import IndexUnavailable
+from worker.coversumm.index.graphgrove import GraphgroveIndex, library
+from worker.coversumm.index.sgtree import SGTreeIndex
 from worker.errors import SetupError
 from worker.events import Event, Limits, Record, RecordMapping, Rejected
 from worker.events.codec import DEFAULT, OUTPUTS, InputCodec, OutputCodec
 from worker.events.dates import milliseconds
 from worker.facets.definitions import OPTIONAL_FIELDS, read_definitions
-from worker.facets.membership import FacetCriteria, facet_criteria, label_bits
+from worker.facets.membership import FacetCriteria, facet_criteria
 from worker.facets.quotable import MOST_CHARS
 from worker.settings import Settings
 from worker.settings.checks import largest_message
@@ -74,6 +77,12 @@ def occurred(record: Record, event: Event | Rejected) -> int:
 
 ALL = RecordSelection()
 
+INDEXES: Final[Mapping[str, NewIndex]] = {
+    "flat": FlatIndex,
+    "sgtree": SGTreeIndex,
+    "graphgrove": GraphgroveIndex,
+}
+
 VECTOR_OVERHEAD = 64  # bytes of a stored sentence besides vector and text: ordinals, share of a key
 FACET_BYTES: Final = 512  # upper bound of a facet's field names, counts and ratings in a message
 OPTIONAL_BYTES: Final = 24  # upper bound of the name and the brackets of another field
@@ -126,7 +135,7 @@ class ProcessorConfig:
     partitions: int  # of the input topic
     worker_version: str
     max_message_bytes: int  # the largest message the dead-letter topic accepts
-    index: str  # of `worker.coversumm.index.NAMES`; does not change results or rows
+    index: str  # of INDEXES; does not change results or rows
     selection: RecordSelection = ALL  # other records are skipped
     codec: InputCodec = DEFAULT
     """Reads the contract's events. Not part of the fingerprint: the events decide, not their form.
@@ -207,7 +216,7 @@ def processor_config(
     if engine is not None:
         limits = replace(limits, dimension=engine.dimension, model=engine.model)
     facets = facets or load_facets(settings, engine)
-    limits = replace(limits, label_bits=label_bits(facets))
+    limits = replace(limits, label_bits={} if facets is None else facets.label_bits)
     _check_largest_event(settings, limits.dimension)
     return ProcessorConfig(
         input_topic=settings.input_topic,
@@ -308,21 +317,10 @@ def event_limits(settings: Settings) -> Limits:
 
 
 def index_class(name: str) -> NewIndex:
-    """The index of this name, one of NAMES. Raises IndexUnavailable."""
-    if name == "flat":
-        from worker.coversumm.index.flat import FlatIndex
-
-        return FlatIndex
-    if name == "sgtree":
-        from worker.coversumm.index.sgtree import SGTreeIndex
-
-        return SGTreeIndex
+    """The index of this name, one of INDEXES. Raises IndexUnavailable."""
     if name == "graphgrove":
-        from worker.coversumm.index.graphgrove import GraphgroveIndex, library
-
         library()
-        return GraphgroveIndex
-    raise ValueError(f"no index is named {name!r}: one of {', '.join(NAMES)}")
+    return INDEXES[name]
 
 
 def check_index(name: str) -> None:

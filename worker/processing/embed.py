@@ -4,6 +4,7 @@ Planning looks up each text in the store. One with a stored vector is not new, a
 when a micro-batch is cut by the expected time of embedding.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,8 +16,14 @@ from numpy.typing import NDArray
 from worker.coversumm import quantize_rows
 from worker.events import Reason, Rejected
 from worker.processing.pace import Pace
-from worker.processing.plan import BatchPlan, split_text
+from worker.state.entity import Sentence
 from worker.text.engine import EmbeddingEngine
+from worker.text.splitting import split_sentences
+
+
+def split_text(text: str, language: str) -> list[str]:
+    """The sentences of a text, of any length; `language` is empty where it is not known."""
+    return split_sentences(text, sys.maxsize, language)
 
 
 class VectorStore(Protocol):
@@ -63,13 +70,17 @@ class Embedder:
             self._not_stored |= set(asked) - found.keys()
         return [text for text in missing if text not in self.vectors]
 
-    def fill_in(self, plan: BatchPlan) -> dict[int, Rejected]:
-        """Give every planned sentence its vector; returns by index the records without one."""
-        texts = [text for text in plan.unembedded if text not in self.vectors]
+    def fill_in(
+        self, unembedded: Mapping[str, Sequence[tuple[int, str, Sentence]]]
+    ) -> dict[int, Rejected]:
+        """Give every sentence of a plan its vector, see `BatchPlan.unembedded`; returns by index
+        the records without one.
+        """
+        texts = [text for text in unembedded if text not in self.vectors]
         if texts:
             self.vectors |= self._embed(texts)
         rejected: dict[int, Rejected] = {}
-        for text, sentences in plan.unembedded.items():
+        for text, sentences in unembedded.items():
             vector = self.vectors[text]
             for index, place, sentence in sentences:
                 if vector is None:

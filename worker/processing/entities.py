@@ -54,7 +54,6 @@ class CachedEntity:
     memory_bytes: int = 0
     _set: TrackedSet = field(default_factory=TrackedSet)
     _facets: EntityFacets | None = None
-    _counted: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
         published = None if self.is_new else self.rows.published(SUMMARIES)
@@ -93,12 +92,9 @@ class CachedEntity:
 
     @property
     def is_loaded(self) -> bool:
-        """True if the core is in memory."""
-        return self._set.core is not None
-
-    @property
-    def has_facets_loaded(self) -> bool:
-        """True if its facets are in memory; True without any."""
+        """True if the core is in memory, and so are the facets, if there are any."""
+        if self._set.core is None:
+            return False
         return self.criteria is None or (self._facets is not None and self._facets.is_loaded)
 
     def load(self) -> None:
@@ -172,8 +168,8 @@ class CachedEntity:
         """Add the core's counts since the last call."""
         core = self._set.core
         if core is not None:
-            counters.add(core.counters, self._counted)
-            self._counted = core.counters.copy()
+            counters.add(core.counters)
+            core.counters = Counters()
 
     def on_processed(self) -> None:
         """The rows are up to date: release what they contain now."""

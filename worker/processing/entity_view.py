@@ -10,8 +10,9 @@ Facets of languages that a file declares are read in one language: that of the m
 unless another is asked for. `everything` repeats the others and has no turn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -19,19 +20,20 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
-from worker.coversumm import EntityCore, FlatIndex, Ranking
+from worker.coversumm import EntityCore, FlatIndex, Index, Ranking
 from worker.coversumm.short_view import Candidate, Scan, Walk, choose, read_once, stands_for
 from worker.errors import SetupError
 from worker.events import FacetSummary, Ratings, ReviewDetails, SummarySentence, summary_sentence
+from worker.events.codec import DEFAULT
 from worker.events.fields import LanguageCode
 from worker.events.outputs import SIDES
 from worker.events.publishing import FACETS, SUMMARIES
-from worker.events.ratings import NO_REVIEWS, ReviewCounts
 from worker.facets.definitions import Definitions
 from worker.facets.membership import FacetCriteria
+from worker.processing.facets import EntityFacets
+from worker.processing.tracked_sets import SetSentence, TrackedSet
 from worker.state import Rows, read_applied
-from worker.state.entity import EntityRows, VectorBlock, read_header
-from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
+from worker.state.entity import EntityRows, read_header
 from worker.state.keys import review_of
 from worker.state.partition import read_criteria
 from worker.state.rows import Header
@@ -124,11 +126,10 @@ class Source(NamedTuple):
         header = self.header
         return self.entity.entity.decode(), header.incarnation, header.reviews, header.sentences
 
-    def core(self, k: int, scan: Scan) -> EntityCore:
-        """The sentences of a scan, to be ranked. Reads their vectors twice."""
+    def new_core(self, k: int, index: Index) -> EntityCore:
+        """The core of a set without sentences."""
         dimension = self.entity.dimension
-        index, shown = FlatIndex(dimension, scan), self.distinct
-        return EntityCore.load(k, dimension, index, distinct=shown, by_text=self.by_text)
+        return EntityCore(k, dimension, index, distinct=self.distinct, by_text=self.by_text)
 
     def fitting(self, ids: Iterable[bytes]) -> list[tuple[int, str, ReviewDetails]]:
         """The sentences that fit into the words of the extent: the position of each, its
@@ -148,11 +149,6 @@ class EntityView:
     incarnation: int  # source offset of the event that created it
     review_count: int
     sentence_count: int
-
-    @classmethod
-    def read(cls, source: Source) -> Self:
-        """The view of this entity, without its place. Raises as `read_view`."""
-        raise NotImplementedError
 
 
 V = TypeVar("V", bound=EntityView)
@@ -222,7 +218,8 @@ class SummaryView(EntityView):
     @classmethod
     def read(cls, source: Source) -> Self:
         entity, published = source.entity, source.entity.published(SUMMARIES)
-        core = source.core(source.k, entity.blocks)
+        core = source.new_core(source.k, FlatIndex(entity.dimension, entity.blocks))
+        core.read()
         ranking = core.ranking()
         return cls(
             *source.counts,
@@ -314,14 +311,12 @@ class FacetsView(EntityView):
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        members = _Members(source)
-        found = members.ordered(source.extent.language)
-        published = source.entity.published(FACETS)
+        facets, published = _Facets(source), source.entity.published(FACETS)
         return cls(
             *source.counts,
             source.header.ratings.ratings(),
             None if published is None else published.sequence,
-            tuple(_facet(source, members, counted) for counted in found),
+            tuple(map(facets.summary, facets.ordered(source.extent.language))),
         )
 
 
@@ -355,28 +350,25 @@ class Overview(EntityView):
 
     @classmethod
     def read(cls, source: Source) -> Self:
-        extent, members = source.extent, _Members(source)
-        language = extent.language or members.language
-        facets = members.turns(language, source.language_min)
+        extent, facets = source.extent, _Facets(source)
+        language = extent.language or facets.language
+        shown = facets.turns(language, source.language_min)
+        dimension, by_text = source.entity.dimension, source.by_text
         walks = [
-            Walk(
-                members.scan(counted.number),
-                source.entity.dimension,
-                extent.threshold,
-                CANDIDATES,
-                by_text=source.by_text,
-            )
-            for counted in facets
+            Walk(facets.scan(number), dimension, extent.threshold, CANDIDATES, by_text=by_text)
+            for number in shown
         ]
         turns = in_turn(walks, extent.count)
         sentences = []
         for rank, (at, text, details) in enumerate(source.fitting(found.id for _, found in turns)):
             walk, found = turns[at]
+            facet = facets[shown[walk]]
+            assert facet.facet is not None
             sentences.append(
                 OverviewSentence(
                     rank,
-                    facets[walk].facet.label if language is None else facets[walk].facet.name,
-                    facets[walk].sentences,
+                    facet.name if language is None else facet.facet.name,
+                    facet.sentences,
                     found.id.decode(),
                     review_of(found.id).decode(),
                     text,
@@ -390,9 +382,9 @@ class Overview(EntityView):
             source.header.ratings.ratings(),
             extent.threshold,
             tuple(sentences),
-            tuple(_facet(source, members, counted, with_authors=False) for counted in facets),
+            tuple(facets.summary(number, with_authors=False) for number in shown),
             language or UNSET,
-            members.languages,
+            facets.languages,
         )
 
 
@@ -426,144 +418,102 @@ def in_turn(walks: Sequence[Walk], count: int) -> list[tuple[int, Candidate]]:
             return turns
 
 
-@dataclass(slots=True)
-class _Counted:
-    """A visible facet and what it has."""
-
-    number: int
-    facet: FacetSummary  # without sentences
-    sentences: int = 0
-    reviews: ReviewCounts = NO_REVIEWS
-    mentions: ReviewCounts = NO_REVIEWS
-
-    @property
-    def is_there(self) -> bool:
-        """True if it has a sentence, or a review mentions it."""
-        return self.sentences > 0 or self.mentions.reviews > 0
-
-    def place(self) -> tuple[int, int, str]:
-        """Where it stands among all."""
-        return -self.mentions.reviews, -self.sentences, self.facet.label
-
-
-class _Members:
-    """An entity's stored sentences by facet."""
+class _Facets:
+    """An entity's facets, read from its rows, by their number."""
 
     def __init__(self, source: Source) -> None:
-        """Raises NoFacets."""
-        facets: FacetCriteria | None = read_criteria(source.entity.rows)
-        if facets is None:
+        """Raises NoFacets, CorruptRow."""
+        criteria: FacetCriteria | None = read_criteria(source.entity.rows)
+        if criteria is None:
             raise NoFacets
-        entity, self._definitions = source.entity, facets.definitions
-        self._blocks = read_once(entity.blocks)
-        members = FacetMembers(facets, entity.review_facts())
+        self._definitions = criteria.definitions
+        self._text = cache(
+            lambda name: SetSentence.of(name, *source.entity.text_and_details(name), DEFAULT)
+        )
+        # as if new: what is published may be of other facets than those that are tried here
+        facets = EntityFacets(criteria, source.entity, self._texts, source.new_core, is_new=True)
+        members, self._subsets = facets.read()
         self.languages = dict(members.languages.most_common())
-        self._counted = [
-            _Counted(number, facets.definitions.summaries[number])
-            for number in facets.definitions.visible
-        ]
-        self._bits: list[NDArray[np.uint64]] = []  # by block
-        self._signs: list[NDArray[np.int8]] = []
-        reviews = ReviewBits()
-        for block in self._blocks():
-            assert isinstance(block, VectorBlock)
-            bits = members.bits(block.vectors, block.places)
-            self._bits.append(bits)
-            self._signs.append(members.signs(block.vectors, block.places))
-            reviews.add(block.reviews, bits)
-            for counted in self._counted:
-                counted.sentences += len(rows_of(bits, counted.number))
-        for (found, rating), count in reviews.counts(members).items():
-            for counted in self._counted:
-                if found >> counted.number & 1:
-                    counted.reviews = counted.reviews.plus(rating, count)
-        for (found, rating), count in members.mention_counts().items():
-            for counted in self._counted:
-                if found >> counted.number & 1:
-                    counted.mentions = counted.mentions.plus(rating, count)
+        self._sets = dict(zip(self._definitions.sets, facets.tracked.sets, strict=True))
 
-    def ordered(self, language: str | None = None) -> list[_Counted]:
+    def _texts(self, names: Sequence[bytes]) -> list[SetSentence]:
+        return list(map(self._text, names))
+
+    def __getitem__(self, number: int) -> TrackedSet:
+        """The set of all sentences of a facet."""
+        return self._sets[number, 0]
+
+    def ordered(self, language: str | None) -> list[int]:
         """The visible facets by descending mentions, sentences, then name; with a language those of
         it alone. Raises UnknownLanguage.
         """
+        definitions = self._definitions
         if language is not None:
-            check_language(self._definitions, language)
-        found = (counted for counted in self._counted if language in (None, counted.facet.language))
-        return sorted(found, key=_Counted.place)
+            check_language(definitions, language)
+        found = (
+            number
+            for number in definitions.visible
+            if language in (None, definitions.summaries[number].language)
+        )
+        return sorted(found, key=lambda number: (*self[number].place, self[number].name))
 
     @property
     def language(self) -> str | None:
         """The declared language with the most sentences, the first of equals; None without any."""
-        whole = filter(self._takes_all, self._counted)
-        sizes = {counted.facet.language: counted.sentences for counted in whole}
-        return max(self._definitions.languages, key=sizes.__getitem__, default=None)
+        definitions = self._definitions
+        whole = filter(self._takes_all, definitions.visible)
+        sizes = {definitions.summaries[number].language: self[number].sentences for number in whole}
+        return max(definitions.languages, key=sizes.__getitem__, default=None)
 
-    def turns(self, language: str | None, language_min: int) -> list[_Counted]:
+    def turns(self, language: str | None, language_min: int) -> list[int]:
         """The facets of an overview, of one language or all: `ordered`, without those that take all
-        sentences of a language, and those of a language with fewer than `language_min` sentences.
+        sentences of a language, those of a language with fewer than `language_min` sentences, and
+        others without sentences and mentions.
         """
+
+        def has_turn(number: int) -> bool:
+            facet = self[number]
+            if self._definitions.summaries[number].language:
+                return facet.sentences >= language_min
+            return facet.sentences > 0 or facet.mentions.reviews > 0
+
+        found = (number for number in self.ordered(language) if not self._takes_all(number))
+        return list(filter(has_turn, found))
+
+    def _takes_all(self, number: int) -> bool:
+        return self._definitions.origin[number] is None
+
+    def scan(self, number: int) -> Scan:
+        """Reads the sentences of a facet."""
+        return partial(self._subsets.scan, self._definitions.sets.index((number, 0)))
+
+    def summary(self, number: int, *, with_authors: bool = True) -> FacetSummary:
+        """The facet as it is published, or its quotes without their authors."""
+        whole, facet = self[number], self._definitions.summaries[number]
+        sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
+        return msgspec.structs.replace(
+            facet.with_counts(whole.sentences, whole.reviews, whole.mentions),
+            **{
+                name: self._sentences(self._sets[number, sign], with_authors)
+                for name, sign in sets.items()
+            },
+        )
+
+    def _sentences(self, facet: TrackedSet, with_authors: bool) -> list[SummarySentence]:
+        """The sentences of a set that are nearest to its centroid."""
+        if facet.core is None or not facet.sentences:
+            return []
+        ranking = facet.core.ranking()
+        ranked = zip(self._texts(ranking.ids), ranking.distances(), ranking.support, strict=True)
         return [
-            counted
-            for counted in self.ordered(language)
-            if (counted.sentences >= language_min if counted.facet.language else counted.is_there)
-            and not self._takes_all(counted)
+            summary_sentence(
+                rank,
+                found.sentence_id,
+                found.review_id,
+                found.text,
+                found.details if with_authors else found.details._replace(author_id=None),
+                distance,
+                support,
+            )
+            for rank, (found, distance, support) in enumerate(ranked)
         ]
-
-    def _takes_all(self, counted: _Counted) -> bool:
-        return self._definitions.origin[counted.number] is None
-
-    def size(self, number: int, sign: int) -> int:
-        """Sentences of a full set of a facet, or of its pros or cons."""
-        return self._definitions.facets[number].size(sign)
-
-    def scan(self, number: int, sign: int = 0) -> Scan:
-        """Reads the sentences of a facet, or its pros (1) or cons (-1)."""
-
-        def read() -> Iterator[VectorBlock]:
-            for block, bits, signs in zip(self._blocks(), self._bits, self._signs, strict=True):
-                assert isinstance(block, VectorBlock)
-                if len(rows := rows_of(bits, number, sign, signs)):
-                    yield block.part(rows.tolist())
-
-        return read
-
-
-def _facet(
-    source: Source, members: _Members, counted: _Counted, *, with_authors: bool = True
-) -> FacetSummary:
-    """The facet as it is published, or its quotes without their authors."""
-    facet = counted.facet
-    summary = facet.with_counts(counted.sentences, counted.reviews, counted.mentions)
-    sets = {"sentences": 0} | ({} if facet.pros is UNSET else SIDES)
-    nearest = {
-        name: _nearest(
-            source,
-            members.size(counted.number, sign),
-            members.scan(counted.number, sign),
-            with_authors,
-        )
-        for name, sign in sets.items()
-    }
-    return msgspec.structs.replace(summary, **nearest)
-
-
-def _nearest(source: Source, k: int, scan: Scan, with_authors: bool) -> list[SummarySentence]:
-    """The sentences of a scan that are nearest to their centroid."""
-    scan = read_once(scan)
-    if not any(len(block.vectors) for block in scan()):
-        return []
-    ranking = source.core(k, scan).ranking()
-    facts = map(source.entity.text_and_details, ranking.ids)
-    ranked = zip(ranking.ids, facts, ranking.distances(), ranking.support, strict=True)
-    return [
-        summary_sentence(
-            rank,
-            identifier.decode(),
-            review_of(identifier).decode(),
-            text,
-            details if with_authors else details._replace(author_id=None),
-            distance,
-            support,
-        )
-        for rank, (identifier, (text, details), distance, support) in enumerate(ranked)
-    ]

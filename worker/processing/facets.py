@@ -26,13 +26,13 @@ from worker.coversumm import (
     load_all,
     no_points,
 )
-from worker.coversumm.index import Block
+from worker.coversumm.index import Block, BlockPart
 from worker.coversumm.short_view import read_once
 from worker.events.publishing import FACETS
 from worker.facets.membership import FacetCriteria
 from worker.facets.newest import NewestReviews
 from worker.processing.tracked_sets import SET_BYTES, Texts, TrackedSet, TrackedSets, digests
-from worker.state.entity import EntityRows, Review, Sentence, VectorBlock
+from worker.state.entity import EntityRows, Review, Sentence, VectorBlock, vector_of
 from worker.state.facet_members import FacetMembers, ReviewBits, rows_of
 from worker.state.rows import date_of
 
@@ -91,11 +91,14 @@ class EntityFacets:
     # -- from rows
 
     def load(self, core: EntityCore | None = None) -> None:
-        """Read the facets from the rows, unless that is done; and the entity's own core in the same
-        passes, if that is given. Raises CorruptRow.
+        """Read the facets from the rows, unless that is done; see `read`."""
+        if not self.is_loaded:
+            self.read(core)
+
+    def read(self, core: EntityCore | None = None) -> tuple[FacetMembers, Subsets]:
+        """Read the facets from the rows, and the entity's own core in the same passes, if that is
+        given; their members, and the sentences of all these sets. Raises CorruptRow.
         """
-        if self.is_loaded:
-            return
         self.is_loaded = True
         reviews = list(self.rows.review_facts())
         if self.criteria.recent:
@@ -128,6 +131,7 @@ class EntityFacets:
             if facet.core is not None and facet.sentences:
                 facet.now = digests(self.texts(facet.core.ranking().ids))
         self._touched.update(self._sets)
+        return members, subsets
 
     def _begin(self, key: SetKey) -> EntityCore:
         """The core of a set without sentences."""
@@ -137,11 +141,11 @@ class EntityFacets:
         core = facet.core = self.new_core(k, index)
         return core
 
-    def _scan(self, key: SetKey) -> Callable[[], Iterator[VectorBlock]]:
+    def _scan(self, key: SetKey) -> Callable[[], Iterator[Block]]:
         """Reads the stored sentences of a set."""
         sign = key[1]
 
-        def read() -> Iterator[VectorBlock]:
+        def read() -> Iterator[Block]:
             needs_reviews = self.criteria.needs_reviews or sign
             members = FacetMembers(self.criteria, self.rows.review_facts() if needs_reviews else ())
             for block in self.rows.blocks():
@@ -149,7 +153,7 @@ class EntityFacets:
                 signs = members.signs(block.vectors, block.places) if sign else None
                 rows = rows_of(bits, *key, signs)
                 if len(rows):
-                    yield block.part(rows.tolist())
+                    yield BlockPart(block, rows)
 
         return read
 
@@ -271,17 +275,12 @@ def classify(facets: FacetCriteria, moves: Iterable[ReviewMove]) -> None:
         if sentence.phrase_bits is None
     ]
     if new:
-        vectors = np.stack([_vector(sentence) for sentence in new])
+        vectors = np.stack([vector_of(sentence) for sentence in new])
         for sentence, bits in zip(new, facets.nearest_facets(vectors).tolist(), strict=True):
             sentence.phrase_bits = bits
         if facets.direction is not None:
             for sentence, sign in zip(new, facets.direction.signs(vectors).tolist(), strict=True):
                 sentence.sign = sign
-
-
-def _vector(sentence: Sentence) -> NDArray[np.int16]:
-    assert sentence.vector is not None
-    return sentence.vector
 
 
 _nothing = cache(no_points)
@@ -292,8 +291,8 @@ def points(sentences: Sequence[Sentence], dimension: int) -> Points:
     if not sentences:
         return _nothing(dimension)
     if len(sentences) == 1:
-        return Points((sentences[0].id,), _vector(sentences[0])[None, :])
+        return Points((sentences[0].id,), vector_of(sentences[0])[None, :])
     vectors = np.empty((len(sentences), dimension), np.int16)
     for row, sentence in enumerate(sentences):
-        vectors[row] = _vector(sentence)
+        vectors[row] = vector_of(sentence)
     return Points([sentence.id for sentence in sentences], vectors)

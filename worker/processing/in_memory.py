@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of(cls, dead_letter: Message) -> "Refusal":
-        """From the headers of the dead letter."""
+        """Read it from the headers of the dead letter."""
         headers = {name: value.decode() for name, value in dead_letter.headers}
         return cls(int(headers["dlq.source.offset"]), headers["dlq.reason"], headers["dlq.detail"])
 

@@ -27,7 +27,7 @@ class KnownReview(NamedTuple):
 def known_reviews(
     records: Sequence[Record], indexes: Iterable[int], config: ProcessorConfig, embedder: Embedder
 ) -> dict[int, KnownReview]:
-    """By index, among these, the upserts all of whose vectors the store has, none the event."""
+    """The upserts, by index, whose vectors are all in the store and none of them in the event."""
     limits, facets, reads = config.limits, config.facets, reads_all(embedder.engine)
     asked = [i for i in indexes if _may_lack_vectors(records[i].value)]
     found = {}

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from worker import native_sources
+from worker.coversumm.native import native_module
 from worker.errors import SetupError
 from worker.events import Record
 from worker.events.codec import DEFAULT
@@ -54,16 +53,6 @@ MISSING: Final = (
     "COVERSUMM_NATIVE=require: the native module is not installed here, or of another version; "
     "install Rust and run `make setup`, take a wheel that has it, or set COVERSUMM_NATIVE=auto"
 )
-
-
-def native_module() -> Any:
-    """The module `worker._native`; None where it was not built, or from other sources."""
-    try:
-        module = import_module("worker._native")
-    except ImportError:
-        return None
-    sources = native_sources()  # none beside an installed package
-    return module if sources in ("", module.SOURCES) else None
 
 
 def check_native(choice: str) -> None:

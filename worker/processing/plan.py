@@ -8,7 +8,6 @@ applies if it is newer than what is stored, a deletion also if it is equal and t
 deletion that comes before its review is remembered like any other, in an unknown entity too.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -33,17 +32,15 @@ from worker.events.reasons import place_of
 from worker.facets.membership import FacetCriteria
 from worker.limits import Limit
 from worker.processing.changes import EntityChanges, Outcome
-from worker.processing.entities import CachedEntity, EntityKey
+from worker.processing.config import ProcessorConfig
+from worker.processing.embed import Embedder, split_text
+from worker.processing.entities import CachedEntity, Entities, EntityKey
 from worker.processing.pace import characters
 from worker.state.entity import Review, Sentence
 from worker.state.keys import parse_sentence_id, sentence_id
+from worker.text.engine import reads_all
 from worker.text.language import language_code
-from worker.text.splitting import cap_sentence, read_whole, says_something, split_sentences
-
-
-def split_text(text: str, language: str) -> list[str]:
-    """The sentences of a text, of any length; `language` is empty where it is not known."""
-    return split_sentences(text, sys.maxsize, language)
+from worker.text.splitting import cap_sentence, read_whole, says_something
 
 
 class BatchPlan:
@@ -60,35 +57,18 @@ class BatchPlan:
         languages: of the sentences that events give no vector, empty where it is not known.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        find: Callable[[EntityKey], CachedEntity | None],
-        create: Callable[[EntityKey, int], CachedEntity],
-        missing: Callable[[Sequence[str]], Sequence[str]] = lambda texts: texts,
-        split: Callable[[str, str], list[str]] = split_text,
-        reads_all: Callable[[str], bool] = lambda text: True,
-        facets: FacetCriteria | None = None,
-    ) -> None:
-        """`find` gives an entity with rows, `create` a new one by its source offset.
-
-        `missing` gives the distinct texts among the given ones that still need the engine, `split`
-        what `split_text` does, `reads_all` whether the engine reads a text to its end.
-        `facets` find the languages of reviews.
-        """
+    def __init__(self, config: ProcessorConfig, entities: Entities, embedder: Embedder) -> None:
         self.changes: list[EntityChanges] = []
         self.unembedded: dict[str, list[tuple[int, str, Sentence]]] = {}
         self.new_characters = self.sentences = self.cut_sentences = self.future_dates = 0
         self.languages: Counter[str] = Counter()
-        self._limits = limits
+        self._limits = limits = config.limits
         # The settings are checked against the core's exact range; other limits are capped here.
         self._max_sentences = min(limits.max_sentences_per_entity, max_sentences(limits.dimension))
-        self._find = find
-        self._create = create
-        self._missing = missing
-        self._split = split
-        self._reads_all = reads_all
-        self._facets = facets
+        self._entities = entities
+        self._embedder = embedder
+        self._reads_all = reads_all(embedder.engine)
+        self._facets = config.facets
         self._open: dict[EntityKey, EntityChanges | None] = {}
         self._place = ""
 
@@ -160,13 +140,13 @@ class BatchPlan:
         """The entity's changes so far, or None if it has no row at this point."""
         if key in self._open:
             return self._open[key]
-        entity = self._find(key)
+        entity = self._entities.find(key)
         changes = None if entity is None else self._begin(key, entity, is_new=False)
         self._open[key] = changes
         return changes
 
     def _begin_new(self, key: EntityKey, offset: int) -> EntityChanges:
-        return self._begin(key, self._create(key, offset), is_new=True)
+        return self._begin(key, self._entities.create(key, offset), is_new=True)
 
     def _begin(self, key: EntityKey, entity: CachedEntity, *, is_new: bool) -> EntityChanges:
         changes = self._open[key] = EntityChanges(key, entity, is_new=is_new)
@@ -179,7 +159,9 @@ class BatchPlan:
         review_id = event.review_id.encode()
         facets, tag = self._facets, event.details.language
         language = "" if facets is None else facets.language_of(texts_of(event), tag)
-        split = split_review(review_id, event, self._limits, language, self._split, self._reads_all)
+        split = split_review(
+            review_id, event, self._limits, language, self._embedder.split, self._reads_all
+        )
         if isinstance(split, Rejected):
             return split
         sentences, cut = split
@@ -306,7 +288,7 @@ class BatchPlan:
             if not waiting:
                 new.append(sentence.text)
             waiting.append((index, self._place, sentence))
-        self.new_characters += sum(map(characters, self._missing(new)))
+        self.new_characters += sum(map(characters, self._embedder.missing(new)))
 
 
 def _version(given: int | None, stored: Review | None) -> int:
@@ -349,7 +331,8 @@ def split_review(
     split: Callable[[str, str], list[str]] = split_text,
     reads_all: Callable[[str], bool] = lambda text: True,
 ) -> tuple[list[Sentence], int] | Rejected:
-    """The event's sentences under their ids, and how many were longer than the cap.
+    """The event's sentences under their ids, and how many were longer than the cap. `split` does
+    what `split_text` does, `reads_all` tells whether the engine reads a text to its end.
 
     Blank ones are dropped but counted. A sentence without a vector needs the engine's, and is cut
     where the engine would not read it to its end.

@@ -57,7 +57,7 @@ from worker.state.keys import describe, last_change_key
 from worker.state.partition import last_changes, put_last_change, read_last_change
 from worker.state.rows import LastChange, Output
 from worker.text.declared import facts_of
-from worker.text.engine import EmbeddingEngine, reads_all
+from worker.text.engine import EmbeddingEngine
 
 if TYPE_CHECKING:
     from worker._native import Processed
@@ -334,22 +334,13 @@ class Processor:
         embedder: Embedder,
     ) -> _Planned:
         """`usual`: by index the sentences of the events that native code takes."""
-        limits, find, create = self.config.limits, self._entities.find, self._entities.create
         outcomes: list[Outcome] = [Ignored.ALREADY_APPLIED] * len(records)
         types = [NO_EVENT] * len(records)
         events = self._select(records, new, outcomes)
         for i, event in events.items():
             types[i] = _type_of(event)
         while True:
-            plan = BatchPlan(
-                limits,
-                find,
-                create,
-                embedder.missing,
-                embedder.split,
-                reads_all(embedder.engine),
-                self.config.facets,
-            )
+            plan = BatchPlan(self.config, self._entities, embedder)
             of_usual = 0
             for i in sorted([*usual, *events]):
                 if i in usual:
@@ -361,7 +352,7 @@ class Processor:
                 else:
                     outcomes[i] = plan.take(i, records[i], event)
                 load.check_plan(of_usual + plan.sentences, plan.new_characters, i)
-            rejected = embedder.fill_in(plan)
+            rejected = embedder.fill_in(plan.unembedded)
             if not rejected:
                 return _Planned(plan, outcomes, types)
             events |= rejected
@@ -405,7 +396,7 @@ class Processor:
             outbox.put_counted(done.messages)
         for changes in planned.plan.changes:
             entity = changes.entity
-            is_loaded = entity.is_loaded and entity.has_facets_loaded
+            is_loaded = entity.is_loaded
             publish(changes, outbox)
             if not is_loaded and changes.steps:
                 load.hold(entity.measure() - entity.memory_bytes, changes.steps[0].index)

@@ -44,7 +44,7 @@ class SetSentence:
     def of(
         cls, identifier: bytes, text: str, details: ReviewDetails, codec: OutputCodec
     ) -> SetSentence:
-        """From a live sentence and its review's details, for messages of this codec."""
+        """Make it of a live sentence and its review's details, for messages of this codec."""
         sentence_id, review_id = identifier.decode(), review_of(identifier).decode()
         quote = codec.quote(sentence_id, review_id, text, details)
         return cls(identifier, sentence_id, review_id, text, details, text_digest(text), quote)
@@ -136,7 +136,7 @@ class TrackedSet:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Of a facet among all: by mentions, then by sentences, both descending."""
+        """The place of a facet among all: by mentions, then by sentences, both descending."""
         return -self.mentions.reviews, -self.sentences
 
     def touch(self) -> None:
@@ -144,7 +144,7 @@ class TrackedSet:
         self.part = self.ranking = None
 
     def make_part(self, texts: Texts, sides: Sequence[TrackedSet] = ()) -> SetPart:
-        """For messages; of a facet with its sides. What changes a side changes the facet."""
+        """Make the part of a message, a facet's with its sides: a changed side changes it."""
         if self.part is None:
             ranking, sentences = None, []
             if self.core is not None and self.core.n:

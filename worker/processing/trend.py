@@ -80,7 +80,7 @@ class TrendView(EntityView):
 
 
 class _Review(NamedTuple):
-    """What a trend takes from a live review."""
+    """The part of a live review that a trend reads."""
 
     mentions: int  # facets, a bit for each
     at_ms: int | None  # of its date, in milliseconds since 1970
@@ -205,8 +205,8 @@ def fisher(recent: int, of_recent: int, before: int, of_before: int) -> Fraction
 def _changes(
     facets: Sequence[int], recent: Sequence[_Review], before: Sequence[_Review]
 ) -> Mapping[int | None, Complaints]:
-    """By facet, and under None of all reviews. Holm: the j-th smallest chance of the facets is
-    compared with alpha / (m - j), and after the first that fails none passes.
+    """The change of each facet, and under None that of all reviews. Holm: the j-th smallest chance
+    of the facets is compared with alpha / (m - j), and after the first that fails none passes.
     """
     counts = {
         number: (_complaints(recent, number), _complaints(before, number))

@@ -251,12 +251,9 @@ def _read(source: Source, digests: LastValues) -> None:
 
 def _verdicts(a: LastValues, b: LastValues) -> Iterator[tuple[bytes, Verdict]]:
     """Verdicts by entity key, in key order, of the entities that have a summary in A or B."""
-    both = merge(_of_side(0, a), _of_side(1, b))
+    of_a = ((key, 0, packed) for key, packed in a)
+    both = merge(of_a, ((key, 1, packed) for key, packed in b))
     for key, found in groupby(both, key=itemgetter(0)):
         digests = {side: Digest.unpack(packed) for _, side, packed in found if packed}
         if digests:
             yield key, verdict(digests.get(0), digests.get(1))
-
-
-def _of_side(side: int, digests: LastValues) -> Iterator[tuple[bytes, int, bytes]]:
-    return ((key, side, packed) for key, packed in digests)

@@ -14,7 +14,7 @@ from worker.errors import SetupError, many
 from worker.events.publishing import FACETS
 from worker.kafka.clients import Clients
 from worker.kafka.errors import broker_errors
-from worker.kafka.group import STABLE, read_group
+from worker.kafka.group import REBALANCING, STABLE, read_group
 from worker.kafka.offsets import committed_offsets
 from worker.kafka.permissions import READ
 from worker.kafka.topics import Topics, TopicSpec, policy_complaint, topic_specs
@@ -38,7 +38,7 @@ class PromotionCheck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """From the build of `present`, which consumers read now, to that of `next`."""
+    """A promotion from the build of `present`, which consumers read now, to that of `next`."""
 
     present: Settings
     next: Settings
@@ -51,13 +51,13 @@ class Promotion:
         compared: Callable[[], Comparison],
         bound: Callable[[Comparison], float | None],
     ) -> Iterator[PromotionCheck]:
-        """The checks in order; the new build has `wait_seconds` to catch up.
+        """The checks in order; the new build has `wait_seconds` for a rebalance, and to catch up.
 
         `bound` returns how many entities may differ; None: any number. Raises SetupError if no
         broker answers.
         """
         yield self._is_over()
-        yield self._is_running()
+        yield self._is_running(wait_seconds)
         output = topic_specs(self.next)["output"]
         yield self._is_own("it has a topic of its own", output, self.present.output_topic)
         if self.facets_topic is not None or self.present.facets:
@@ -77,18 +77,21 @@ class Promotion:
         without = f", without the records of {shown_gone(gone)}" if gone else ""
         return PromotionCheck(what, True, f"{self.next.app_id}{without}")
 
-    def _is_running(self) -> PromotionCheck:
+    def _is_running(self, wait_seconds: float) -> PromotionCheck:
         what = "it is kept current"
-        group = read_group(self.clients.admin(), self.next.app_id)
+        admin, give_up = self.clients.admin(), time.monotonic() + wait_seconds
+        while (group := read_group(admin, self.next.app_id)).state == REBALANCING:
+            if time.monotonic() > give_up:
+                break
+            time.sleep(PAUSE_SECONDS)
+        workers = many(len(group.members), "workers")
         if group.state == STABLE and group.members:
-            return PromotionCheck(what, True, many(len(group.members), "workers"))
-        return PromotionCheck(
-            what,
-            False,
-            f"the group {self.next.app_id} is {group.state} with "
-            f"{many(len(group.members), 'workers')}: start `coversumm-worker run` with its "
-            "settings",
-        )
+            return PromotionCheck(what, True, workers)
+        advice = "start `coversumm-worker run` with its settings"
+        if group.state == REBALANCING:
+            advice = "run this command again when it is stable"
+        found = f"the group {self.next.app_id} is {group.state} with {workers}: {advice}"
+        return PromotionCheck(what, False, found)
 
     def _has_facets_topic(self) -> PromotionCheck:
         what = "its facets have a topic of their own"
@@ -129,11 +132,8 @@ class Promotion:
         give_up = time.monotonic() + wait_seconds
         while True:
             reached = self._committed(self.next)
-            behind = {
-                p: offset - reached.get(p, 0)
-                for p, offset in wanted.items()
-                if reached.get(p, 0) < offset
-            }
+            missing = {p: offset - reached.get(p, 0) for p, offset in wanted.items()}
+            behind = {p: count for p, count in missing.items() if count > 0}
             if not behind:
                 return PromotionCheck(what, True, f"with {self.present.app_id}, in all partitions")
             if time.monotonic() > give_up:

@@ -189,7 +189,7 @@ class Replay:
         }
 
     def _config(self, partitions: int, parts: Parts) -> ProcessorConfig:
-        """Of its processors. Raises SetupError if a mapping needs headers, which files lack."""
+        """Configure its processors. Raises SetupError for a mapping of headers: files lack them."""
         mapping, request = parts.mapping, self.names.request
         if mapping is not None and mapping.reads_headers and request.history is not None:
             raise SetupError(
@@ -285,30 +285,22 @@ class Replay:
         self.plan = stored_plan(self.names.app_id, self.clients)
         return self.plan
 
-    def accounts(self) -> dict[int, tuple[int, Account]]:
-        """The committed next offset and account by partition, once a plan is known.
-
-        Raises KafkaException if the broker does not answer.
-        """
-        assert self.plan is not None
-        return accounts(self.clients, self.settings.app_id, self.plan, self.clock)
-
     def open_partitions(self) -> list[int]:
-        """The partitions that are not over."""
-        return [
-            partition for partition, (_, account) in self.accounts().items() if not account.over
-        ]
+        """The partitions that are not over. Raises KafkaException, as `progress` does."""
+        assert self.plan is not None
+        found = accounts(self.clients, self.settings.app_id, self.plan, self.clock)
+        return [partition for partition, (_, account) in found.items() if not account.over]
 
     def progress(self) -> ReplayProgress:
-        """The progress of all processes together."""
+        """The progress of all processes together, once a plan is known."""
         assert self.plan is not None
-        accounts = self.accounts()
+        found = accounts(self.clients, self.settings.app_id, self.plan, self.clock)
         done = sum(
             span.size if account.over else min(max(0, offset - span.first), span.size)
-            for partition, (offset, account) in accounts.items()
+            for partition, (offset, account) in found.items()
             for span in [self.plan.by_partition[partition]]
         )
-        account = total(account for _, account in accounts.values())
+        account = total(account for _, account in found.values())
         return ReplayProgress(done, self.plan.size, account)
 
 

@@ -2,7 +2,7 @@
 
     fields       the settings: variable, kind, default, help
     kinds        the values that a variable accepts
-    checks       conditions between settings; client_options: options that are refused
+    checks       conditions between settings; options of Kafka clients that are refused
     environment  the variables of this process, of files, and of child processes; unknown ones
 
 An error is one SetupError that names the variable, the value and what is accepted. An empty

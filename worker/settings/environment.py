@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from worker.errors import SetupError
 from worker.settings.fields import PREFIX, settings_by_field
@@ -17,16 +17,9 @@ _DOUBLE: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 _ESCAPED: Final = re.compile(r'\\(["\\$`])')
 
 
-class EnvLine(NamedTuple):
-    """A variable, its value, and its place as `file:line`."""
-
-    name: str
-    value: str
-    place: str
-
-
-def read_env_file(path: str) -> list[EnvLine]:
-    """The variables of a file, in order; the last one of a name counts.
+def read_env_file(path: str) -> list[tuple[str, str, str]]:
+    """The variables of a file with their values and places (`file:line`), in order; the last one of
+    a name counts.
 
     Raises SetupError if the file cannot be read, or for another line. The message never quotes the
     line, which may be a secret.
@@ -43,13 +36,11 @@ def read_env_file(path: str) -> list[EnvLine]:
     ]
 
 
-def _parse(line: str, place: str) -> EnvLine:
+def _parse(line: str, place: str) -> tuple[str, str, str]:
     match = _LINE.fullmatch(line)
     if match is None or "\0" in line:
         raise SetupError(f"{place}: not of the form NAME=VALUE; a comment begins with #")
-    return EnvLine(
-        match["name"], _value(match["value"].strip(), f"{place}: {match['name']}"), place
-    )
+    return match["name"], _value(match["value"].strip(), f"{place}: {match['name']}"), place
 
 
 def _value(text: str, what: str) -> str:
@@ -177,13 +168,6 @@ _SERVICE_PORT: Final = re.compile(r".+?_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp|sctp)://.*", re.IGNORECASE)
 
 
-class Unknown(NamedTuple):
-    """A variable that is no setting, and the nearest setting if one is near."""
-
-    variable: str
-    nearest: str | None
-
-
 def misspelt(variable: str, known: set[str]) -> str | None:
     """The setting that a misspelt variable certainly means, or None."""
     if not variable.startswith(PREFIX) or variable in known:
@@ -191,14 +175,17 @@ def misspelt(variable: str, known: set[str]) -> str | None:
     return next(iter(get_close_matches(variable, known, n=1, cutoff=_MISSPELT)), None)
 
 
-def unknown_variables(environ: Mapping[str, str], known: Iterable[str]) -> list[Unknown]:
-    """The variables of `environ` that look like settings and are not `known`, by name.
+def unknown_variables(
+    environ: Mapping[str, str], known: Iterable[str]
+) -> list[tuple[str, str | None]]:
+    """The variables of `environ` that look like settings and are not `known`, by name, each with
+    the nearest setting if one is near.
 
     Leaves out Kubernetes' variables of services, which may look alike.
     """
     names = set(known)
     return [
-        Unknown(variable, _nearest(variable, names))
+        (variable, _nearest(variable, names))
         for variable in sorted(environ)
         if variable not in names
         and _looks_like_setting(variable, environ)

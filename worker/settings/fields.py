@@ -202,16 +202,16 @@ class Fields:
         None,
         kinds.FILE,
         "JSON file that declares the model's `languages`, the `prefix` that it needs before each "
-        "text, and the `threshold` of facets that give none, see [another "
+        "text, the `threshold` of facets that give none, and the cosines of answers, see [another "
         "model](../vectors.md#another-model)",
         instead="`coversumm.json` in the model's folder, if there is one",
     )
     embedder_precision: str = setting(
         "fp32",
         kinds.choice(*embedders.PRECISIONS),
-        "What the default embedder multiplies: `bf16` is faster on most processors and another "
-        "model, needs avx512_bf16 or AMX, and the extra `openvino`; `auto` is `bf16` where both "
-        "are there, on Intel only with AMX",
+        "Numbers of the default embedder: `bf16` is another model, faster on AMD's processors, "
+        "needs avx512_bf16 or AMX, and the extra `openvino`; `auto` is `bf16` where both are "
+        "there, on Intel only with AMX",
     )
     embedder_threads: int = setting(
         0, kinds.integer(1, 1024), "Threads of the embedder", instead="number of cores"

@@ -25,7 +25,7 @@ class Archive:
     """
 
     def __init__(self, paths: Iterable[str], fields: Mapping[str, str] = NO_FIELDS) -> None:
-        """Locate the records: by the statistics of Parquet; all other files are read once.
+        """Locate the records: by three columns of Parquet; all other files are read once.
 
         `fields` has columns by field. Raises SetupError where a file is unreadable, no archive, or
         of another topic.

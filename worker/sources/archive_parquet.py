@@ -38,8 +38,6 @@ from worker.sources.columns import (
 from worker.sources.opened import OpenedFile
 from worker.sources.parquet import VECTORS, ParquetTable, Row
 
-_SURELY_WHOLE: Final = 64
-"""Some writers cut longer texts in their statistics."""
 _AS_BYTES: Final = frozenset({KEY, VALUE, VECTORS})
 
 
@@ -70,13 +68,12 @@ class ArchivedParquet(ArchiveFile):
             return set(COORDINATES) <= set(table.columns)
 
     def pieces(self) -> Iterator[Piece]:
-        """See `ArchiveFile`. Uses a row group's statistics, or its two columns."""
         with self._table() as table:
             self._check(table)
             begin = 0
             for group in range(table.file.num_row_groups):
                 self._check_topic(table, group)
-                yield from self._known(table, group, begin) or self._counted(table, group, begin)
+                yield from self._pieces_of(table, group, begin)
                 begin += table.rows_of(group)
 
     def faults(self) -> Iterator[Faulty]:
@@ -94,11 +91,6 @@ class ArchivedParquet(ArchiveFile):
             offsets = found.offsets[rows]
             if len(rows) == 0:
                 return
-            if offsets.min() < piece.first or offsets.max() > piece.last:
-                raise SetupError(
-                    f"{self.name} has other offsets in its row group {piece.group} than its "
-                    "statistics say: write it again"
-                )
             batches = _chosen(table, piece.group, self._columns(table), rows)
             if np.any(np.diff(offsets) < 0):
                 self.check_sortable(table.file.metadata.row_group(piece.group).total_byte_size)
@@ -161,28 +153,12 @@ class ArchivedParquet(ArchiveFile):
 
     def _check_topic(self, table: ParquetTable, group: int) -> None:
         with table.translating_errors():
-            names = (
-                _names(_statistics(table, group, TOPIC))
-                or _column(table, group, TOPIC).unique().to_pylist()
-            )
-            texts = [
-                name if isinstance(name, str) else bytes(name).decode()
-                for name in names
-                if name is not None
-            ]
+            names = _column(table, group, TOPIC).drop_null().unique().to_pylist()
+            texts = [name if isinstance(name, str) else bytes(name).decode() for name in names]
         for text in texts:
             self.topic.check(text, self.name)
 
-    def _known(self, table: ParquetTable, group: int, begin: int) -> list[Piece]:
-        """The row group's piece, if its statistics suffice."""
-        partition, offset = (_statistics(table, group, name) for name in (PARTITION, OFFSET))
-        if not (_says_all(partition) and _says_all(offset)):
-            return []
-        if partition.min != partition.max or partition.min < 0 or offset.min < 0:
-            return []
-        return [Piece(self, partition.min, offset.min, offset.max, group, begin)]
-
-    def _counted(self, table: ParquetTable, group: int, begin: int) -> Iterator[Piece]:
+    def _pieces_of(self, table: ParquetTable, group: int, begin: int) -> Iterator[Piece]:
         found = _coordinates(table, group)
         if np.any((found.partitions < 0) | (found.offsets < 0)):
             self.faulty.append((group, begin))
@@ -190,31 +166,6 @@ class ArchivedParquet(ArchiveFile):
             offsets = found.offsets[found.rows_of(partition)]
             if len(offsets):
                 yield Piece(self, partition, int(offsets.min()), int(offsets.max()), group, begin)
-
-
-def _statistics(table: ParquetTable, group: int, name: str) -> Any:
-    """Statistics of a column; None if missing, or of another type, which crashes the library."""
-    schema, metadata = table.file.schema, table.file.metadata.row_group(group)
-    place = next(place for place in range(len(schema)) if schema.column(place).path == name)
-    chunk = metadata.column(place)
-    return chunk.statistics if chunk.physical_type == schema.column(place).physical_type else None
-
-
-def _names(statistics: Any) -> list[str | bytes]:
-    """The only value of a text column, if its statistics show it."""
-    if statistics is None or not statistics.has_min_max:
-        return []
-    known = {statistics.min, statistics.max}
-    return [name for name in known if len(known) == 1 and len(name) < _SURELY_WHOLE]
-
-
-def _says_all(statistics: Any) -> bool:
-    return bool(
-        statistics is not None
-        and statistics.has_min_max
-        and statistics.has_null_count
-        and not statistics.null_count
-    )
 
 
 def _column(table: ParquetTable, group: int, name: str) -> Any:

@@ -13,11 +13,10 @@ import re
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from select import select
-from types import TracebackType
 from typing import IO, Any, BinaryIO, Final, Literal, NamedTuple, cast
 
 from worker.errors import SetupError
@@ -48,21 +47,7 @@ def check_stdin() -> None:
         raise SetupError("standard input is closed: name a file, or pipe one in")
 
 
-class Closing:
-    """`with` closes what `__enter__` opened."""
-
-    _opened: ExitStack
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._opened.close()
-
-
-class OpenedFile(Closing):
+class OpenedFile(AbstractContextManager["OpenedFile"]):
     """A file with lines of text or a Parquet table. `with` opens and recognizes it."""
 
     def __init__(self, path: str, name: str, mapped: Collection[str] = ()) -> None:
@@ -88,6 +73,9 @@ class OpenedFile(Closing):
             self._ending = "\r" if "\r" in text and "\n" not in text else "\n"
             self._opened = opened.pop_all()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
     @property
     def size(self) -> int | None:

@@ -247,7 +247,7 @@ class ParquetTable:
         return self._timed(batch, self.arrow.timestamp("us", "UTC"))
 
     def _timed(self, batch: Any, moment: Any) -> Any:
-        """With this type in place of timestamps and dates, and no dictionaries."""
+        """The schema with this type in place of timestamps and dates, and no dictionaries."""
         for place, field in enumerate(batch.schema):
             if (wanted := _timed(self.arrow, field.type, moment)) != field.type:
                 # Without the copy, the cast decodes a list's values outside this slice as well.

@@ -8,7 +8,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from worker.sources.columns import (
     with_text,
     with_text_ids,
 )
-from worker.sources.opened import STDIN, UNREADABLE, Closing, OpenedFile, check_stdin
+from worker.sources.opened import STDIN, UNREADABLE, OpenedFile, check_stdin
 from worker.sources.parquet import ParquetTable
 
 NO_FIELDS: Final[Mapping[str, str]] = {}
@@ -56,7 +56,7 @@ class LeftOut:
     count: int = 0
 
 
-class ReviewFiles(Closing):
+class ReviewFiles(AbstractContextManager["ReviewFiles"]):
     """Files of events or bare reviews: JSON lines, CSV or TSV, plain or packed, or Parquet.
 
     `with` looks at each, so that one that cannot be read is known before anything is made of those
@@ -128,6 +128,9 @@ class ReviewFiles(Closing):
         self.unit = units.pop() if len(units) == 1 else "lines"
         self.size = None if None in sizes else sum(size or 0 for size in sizes)
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
     @property
     def _unit(self) -> str:

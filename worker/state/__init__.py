@@ -18,7 +18,7 @@ from worker.state.errors import (
 from worker.state.partition import Fingerprint, check_fingerprint, read_applied, read_fingerprint
 from worker.state.rows import Applied
 from worker.state.store import Changes, MemoryRows, Rows
-from worker.state.verify import EntityCheck, verify_partition
+from worker.state.verify import verify_partition
 
 TABLE_NAME = "entities"  # of the one table, in databases and changelog
 
@@ -28,7 +28,6 @@ __all__ = [
     "Changes",
     "CorruptRow",
     "DamagedDatabase",
-    "EntityCheck",
     "Fingerprint",
     "FingerprintMismatch",
     "IncompleteState",

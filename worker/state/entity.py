@@ -74,13 +74,6 @@ class VectorBlock:
         """Review id and ordinal of each row."""
         return zip(self.reviews, self._ordinals, strict=True)
 
-    def part(self, rows: list[int]) -> "VectorBlock":
-        """Some rows as a block of their own."""
-        reviews, ordinals = self.reviews, self._ordinals
-        return VectorBlock(
-            self.vectors[rows], [reviews[row] for row in rows], [ordinals[row] for row in rows]
-        )
-
     def __len__(self) -> int:
         return len(self._ordinals)
 
@@ -230,7 +223,7 @@ class EntityRows:
         for number, part in enumerate(vectors):
             key = keys.vector_chunk(review_id, number)
             pending[key] = formats.encode_vectors(
-                key, [s.ordinal for s in part], [_vector(s) for s in part]
+                key, [s.ordinal for s in part], [vector_of(s) for s in part]
             )
         if len(texts) > 1:
             for number, chunk in enumerate(texts[1:], 1):
@@ -279,6 +272,7 @@ def _cut_texts(texts: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
     return chunks
 
 
-def _vector(sentence: Sentence) -> NDArray[np.int16]:
+def vector_of(sentence: Sentence) -> NDArray[np.int16]:
+    """The vector of a sentence that has one."""
     assert sentence.vector is not None
     return sentence.vector

@@ -82,8 +82,8 @@ class FacetMembers:
         return Counter((bits, self.ratings[name]) for name, bits in self.mentions().items())
 
     def mentions(self) -> Mapping[bytes, int]:
-        """By review that has a facet's words: the facets that it mentions, and whose criteria on
-        reviews it meets, a bit for each.
+        """For each review that has a facet's words: the facets that it mentions, and whose criteria
+        on reviews it meets, a bit for each.
         """
         of_review, every = self._of_review, self._facets.every
         return {name: bits & of_review.get(name, every) for name, bits in self._mentions.items()}

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+import msgspec
+
 from worker.events import ALGORITHM
 from worker.events.publishing import SUMMARIES, OutputTopic
 from worker.facets.membership import FacetCriteria
@@ -53,20 +55,7 @@ class Fingerprint:
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Fingerprint":
         """Inverse of `fields`; ignores fields of later versions."""
-        return cls(
-            model=fields["model"],
-            dimension=int(fields["dimension"]),
-            splitter=fields["splitter"],
-            k=int(fields["k"]),
-            distinct=fields["distinct"] == str(True),
-            partitions=int(fields["partitions"]),
-            topic=fields["topic"],
-            epoch=int(fields["epoch"]),
-            algorithm=fields["algorithm"],
-            facets=fields.get("facets"),
-            language=fields.get("language"),
-            weigh=fields.get("weigh"),
-        )
+        return msgspec.convert(fields, cls, strict=False)  # numbers are text there
 
     def fields(self) -> dict[str, str]:
         """Names and values as stored and compared."""

@@ -236,7 +236,7 @@ def decode_header(key: bytes, value: bytes) -> Header:
 
 
 def _decode_ratings(payload: bytes, at: int) -> RatingCounts:
-    """From here to the end. Raises struct.error, ValueError, IndexError."""
+    """Read the ratings from here to the end. Raises struct.error, ValueError, IndexError."""
     start = at + 1
     end = start + payload[at] * _RATING.size
     if end > len(payload):

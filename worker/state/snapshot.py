@@ -1,18 +1,16 @@
-"""All rows of an entity, decoded, and its summary by brute force: for `verify` and `inspect`.
+"""All rows of an entity, decoded: for `verify` and the summaries of copies.
 
 One range scan, without cache or stream. A scan is a consistent view, so the worker may write during
 it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.coversumm import SCALE, Ranking
 from worker.events.publishing import OutputTopic
 from worker.state import rows as formats
 from worker.state.errors import CorruptRow
@@ -28,8 +26,6 @@ from worker.state.keys import (
 )
 from worker.state.rows import Header, PublishedSets, ReviewRow
 from worker.state.store import Rows
-
-TILE = 2048  # rows computed at once
 
 
 @dataclass(slots=True)
@@ -96,47 +92,3 @@ def _add_texts(snapshot: Snapshot, review_id: bytes, texts: formats.Texts) -> No
 def _finish(snapshot: Snapshot, matrices: list[bytes], dimension: int) -> Snapshot:
     snapshot.vectors = formats.as_matrix(matrices or [b""], dimension)
     return snapshot
-
-
-def brute_force(
-    ids: Sequence[bytes],
-    vectors: NDArray[np.int16],
-    k: int,
-    *,
-    distinct: bool,
-    by_text: bool = False,
-) -> Ranking:
-    """The summary of these sentences by sorting all of them, in int64, independent of the core.
-
-    With `by_text` of those with the lowest id of each vector. Keys `n*|x|^2 - 2*x.S` are below 2^63
-    for every entity the core accepts (its own bound is 2^53).
-    """
-    copies = Counter(vector.tobytes() for vector in vectors)
-    if by_text:
-        down = sorted(range(len(ids)), key=ids.__getitem__, reverse=True)
-        rows = list({vectors[row].tobytes(): row for row in down}.values())
-        ids, vectors = [ids[row] for row in rows], vectors[rows]
-    total = vectors.sum(axis=0, dtype=np.int64)
-    keys = _keys(vectors, total).tolist()
-    shown: list[int] = []
-    support: list[int] = []
-    for _, tied in groupby(sorted(range(len(ids)), key=keys.__getitem__), key=keys.__getitem__):
-        if len(shown) >= k:
-            break
-        rows = sorted(tied, key=ids.__getitem__)
-        if distinct:
-            first = {vectors[row].tobytes(): row for row in reversed(rows)}
-            rows = sorted(first.values(), key=ids.__getitem__)
-        shown += rows
-        support += [copies[vectors[row].tobytes()] for row in rows]
-    shown, support = shown[:k], support[:k]
-    named, chosen = tuple(ids[row] for row in shown), [keys[row] for row in shown]
-    return Ranking(named, tuple(support), len(ids), chosen, total.astype(np.float64), SCALE)
-
-
-def _keys(vectors: NDArray[np.int16], total: NDArray[np.int64]) -> NDArray[np.int64]:
-    keys = np.empty(len(vectors), np.int64)
-    for at in range(0, len(vectors), TILE):
-        x = vectors[at : at + TILE].astype(np.int64)
-        keys[at : at + TILE] = len(vectors) * np.einsum("ij,ij->i", x, x) - 2 * (x @ total)
-    return keys

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import NamedTuple
 
-from worker.coversumm import Ranking
+from worker.coversumm import Ranking, brute_force
 from worker.errors import many
 from worker.events.outputs import SIDES
 from worker.events.publishing import FACETS, SUMMARIES, OutputTopic, is_due
@@ -15,7 +15,7 @@ from worker.state import rows as formats
 from worker.state.facet_members import FacetMembers, rows_of
 from worker.state.keys import garbage_key, parse_sentence_id, review_of
 from worker.state.partition import read_criteria, read_min_changes
-from worker.state.snapshot import Snapshot, brute_force, read_snapshots
+from worker.state.snapshot import Snapshot, read_snapshots
 from worker.state.store import Rows
 
 

@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,8 @@ def _manifest_sequence(folder: Path) -> int:
         )
     except Exception as error:
         raise explained(folder, error) from error
-    try:
+    with closing(database):
         return int(database.latest_sequence_number())
-    finally:
-        database.close()
 
 
 def explained(folder: Path | str, error: Exception) -> Exception:

@@ -13,7 +13,7 @@ damage: if a table file is broken it silently uses an older set of files.
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
     Raises StateError for damaged files or rows, SetupError if writes are too frequent for a
     snapshot.
     """
-    with _opened(path) as database:
+    with closing(_open(path)) as database:
         rows = RocksRows(database, path)
         fields, applied = read_fingerprint(rows), read_applied(rows)
         if fields is None or applied is None:
@@ -96,15 +96,6 @@ def stored_partition(number: int, path: Path) -> Iterator[StoredPartition | None
             made.model,
             rows.get(PARTIAL_KEY) is not None,
         )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    database = _open(path)
-    try:
-        yield database
-    finally:
-        database.close()
 
 
 def _open(path: Path) -> Any:

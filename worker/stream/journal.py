@@ -289,7 +289,7 @@ class DeadLetterLog:
 
     @property
     def unread(self) -> str | None:
-        """What the model does not read of the sentences since the start; None if it is little."""
+        """A note on sentences since the start that the model does not read; None if few."""
         with self._lock:
             return unread_note(self._unread, self._read, "sentences", self.model_languages)
 

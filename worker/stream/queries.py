@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgspec
@@ -23,11 +24,12 @@ from worker.state.store import Rows
 from worker.storage.databases import PartitionDatabases
 from worker.storage.rows import NotOpen
 from worker.stream.rate_limit import RateLimit
-from worker.stream.surroundings import Threads
+from worker.stream.surroundings import OneThread, Threads
 from worker.text.engine import EmbeddingEngine
 
 MOST_QUESTIONS = 4
 """That wait for their answers: embedding one takes the stream's processor some 20 ms."""
+EMBEDDED = 1000  # questions whose embeddings are kept
 QUESTIONS_A_SECOND = 20  # of all readers together, beside those with a known answer
 KNOWN_BYTES = 4 * 2**20  # of answers and trends, as JSON; in memory they take some three times that
 LARGE = 500  # sentences; reading the rows of a larger entity takes over some milliseconds
@@ -97,20 +99,21 @@ class _KnownViews:
 
 @dataclass(eq=False)
 class ViewReader(_Reader):
-    """Reads views of entities, with two threads, so that large ones do not delay the others, and
-    answers questions in a third. Answers and trends are read once as of an offset.
+    """Reads views of entities with two threads, so that large ones do not delay the others, and
+    answers questions with two more. Answers and trends are read once as of an offset.
     """
 
     config: ProcessorConfig
     engine: EmbeddingEngine | None
 
     def __post_init__(self) -> None:
-        self._asking = self.threads.in_order("questions")
+        in_order = self.threads.in_order
+        self._reading = in_order("summaries"), in_order("large summaries")
+        self._asking = in_order("questions"), in_order("questions of large entities")
         self._waiting = 0
+        self._embedded = lru_cache(EMBEDDED)(lambda text: asking(Question(text), self.engine))
         self._limit = RateLimit(QUESTIONS_A_SECOND, QUESTIONS_A_SECOND)
         self._known = _KnownViews()
-        self._quick = self.threads.in_order("summaries")
-        self._slow = self.threads.in_order("large summaries")
 
     async def read(
         self, partition: int, entity_id: str, kind: Reads[V], extent: Extent | None = None
@@ -137,11 +140,13 @@ class ViewReader(_Reader):
     async def _once(
         self, key: EntityKey, asked: object, read: Callable[[], Awaitable[V | None]]
     ) -> V | None:
-        """What was read before if nothing has been committed since, else what `read` reads."""
+        """Return the answer read before if nothing was committed since, else what `read` reads."""
         name = msgspec.json.encode((key, asked))
         known_as = self.begun(key.partition), name
         view: Any = self._known.get(known_as)
-        if view is None or view.next_offset != await self._quick.run(lambda: self._offset(key)):
+        if view is None or view.next_offset != await self._reading[0].run(
+            lambda: self._offset(key)
+        ):
             view = await read()
             if view is not None:
                 self._known.put(known_as, view, len(name) + len(msgspec.json.encode(view)))
@@ -155,10 +160,7 @@ class ViewReader(_Reader):
             return None if applied is None else applied.next_offset
 
     async def _read(self, key: EntityKey, kind: Reads[V], extent: Extent | None) -> V | None:
-        try:
-            return await self._quick.run(lambda: self._look(key, kind, extent, False))
-        except _Large:
-            return await self._slow.run(lambda: self._look(key, kind, extent, True))
+        return await _by_size(self._reading, lambda is_slow: self._look(key, kind, extent, is_slow))
 
     async def _ask(
         self, key: EntityKey, question: Question, vector: Vector | None
@@ -168,14 +170,18 @@ class ViewReader(_Reader):
         if seconds := self._limit.wait(""):
             raise TooManyQuestions(seconds)
 
-        def answer() -> Answer | None:
-            return self._look(key, asking(question, self.engine, vector), None, True)
+        def answer(is_slow: bool) -> Answer | None:
+            if vector is None:
+                ask = replace(self._embedded(question.text), question=question)
+            else:
+                ask = asking(question, self.engine, vector)
+            return self._look(key, ask, None, is_slow)
 
         def answered(_: object) -> None:
             self._waiting -= 1
 
         self._waiting += 1
-        work = asyncio.ensure_future(self._asking.run(answer))
+        work = asyncio.ensure_future(_by_size(self._asking, answer))
         work.add_done_callback(answered)
         # a reader who no longer waits does not end the thread's work
         return await asyncio.shield(work)
@@ -190,6 +196,17 @@ class ViewReader(_Reader):
             if header is not None and header.sentences > LARGE and not is_slow:
                 raise _Large
             return read_view(rows, key, kind, self.config, extent)
+
+
+async def _by_size(
+    threads: tuple[OneThread, OneThread], read: Callable[[bool], V | None]
+) -> V | None:
+    """What `read` reads in the first thread, or in the slow one if the entity is large."""
+    quick, slow = threads
+    try:
+        return await quick.run(lambda: read(False))
+    except _Large:
+        return await slow.run(lambda: read(True))
 
 
 @dataclass(eq=False)

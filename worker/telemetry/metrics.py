@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from prometheus_client import (
@@ -22,7 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
 from worker import __version__
-from worker.credentials.tls import certificate_expiries
+from worker.credentials.files import certificate_expiries
 from worker.credentials.tokens import kafka_tokens
 from worker.events import Reason
 from worker.limits import Limit
@@ -56,7 +57,8 @@ class GaugeSource(Protocol):
         """
 
     def undecided(self) -> dict[int, int]:
-        """Records by partition behind an open transaction of an upstream producer."""
+        """Records by partition behind an open transaction of an upstream producer, if known."""
+        return {}
 
     def broker_silent_seconds(self) -> dict[str, float]:
         """Seconds by client since it last heard of a broker."""
@@ -65,7 +67,8 @@ class GaugeSource(Protocol):
         """Why brokers refuse its login; None if they do not."""
 
     def rocksdb_bytes(self) -> int:
-        """Memory of the databases."""
+        """Memory of the databases, if there are any."""
+        return 0
 
 
 class Family(NamedTuple):
@@ -90,6 +93,7 @@ class Metrics:
         self._component, self._settings = component, settings
         self.registry = CollectorRegistry()
         self.families: list[Family] = []
+        self._sums: list[tuple[Callable[[Stats], float], Counter]] = []
         self._make_event_metrics()
         self._make_work_metrics()
         self._make_gauges()
@@ -104,26 +108,19 @@ class Metrics:
             "type",
             "outcome",
         )
-        self._changes = self._add(
-            Counter, "summary_changes_total", "summary.changed events published"
-        )
-        self._facets_changes = self._add(
-            Counter, "facets_changes_total", "facets.changed events published"
-        )
-        self._tombstones = self._add(
-            Counter, "tombstones_total", "Tombstones of deleted entities published"
-        )
+        self._sum("changes", "summary_changes_total", "summary.changed events published")
+        self._sum("facets_changes", "facets_changes_total", "facets.changed events published")
+        self._sum("tombstones", "tombstones_total", "Tombstones of deleted entities published")
         self._dead_letters = self._add(
             Counter, "dead_letters_total", "Dead letters by reason", "reason", values=Reason
         )
-        self._lone_surrogates = self._add(
-            Counter,
+        self._sum(
+            "lone_surrogates",
             "lone_surrogates_total",
             "Records with a lone surrogate in JSON (half of an emoji), which was read as U+FFFD",
         )
-
-        self._future_dates = self._add(
-            Counter,
+        self._sum(
+            "future_dates",
             "future_dates_total",
             "Dates after their record's time, which facets of dates take as unknown",
         )
@@ -136,17 +133,15 @@ class Metrics:
             "decided_by",
             values=_CERTIFICATES,
         )
-        self._refills = self._add(
-            Counter, "refills_total", "Reservoirs filled again from the index"
+        self._sum("core.refilled", "refills_total", "Reservoirs filled again from the index")
+        self._sum(
+            "core.visited",
+            "refill_sentences_total",
+            "Live sentences when refills searched them, added up",
         )
-        self._visited = self._add(
-            Counter, "refill_sentences_total", "Live sentences when refills searched them, added up"
-        )
-        self._evaluations = self._add(
-            Counter, "evaluations_total", "Times a whole reservoir was ranked"
-        )
-        self._embedded = self._add(
-            Counter, "embedded_sentences_total", "Sentences given to the embedder"
+        self._sum("core.evaluations", "evaluations_total", "Times a whole reservoir was ranked")
+        self._sum(
+            "sentences_embedded", "embedded_sentences_total", "Sentences given to the embedder"
         )
         self._read_by_model = self._add(
             Counter,
@@ -300,6 +295,10 @@ class Metrics:
             made.labels(str(value))
         return made
 
+    def _sum(self, figure: str, name: str, help: str) -> None:
+        """A counter that adds up a figure of `Stats`."""
+        self._sums.append((attrgetter(figure), self._add(Counter, name, help)))
+
     def observe_form(self, is_native: bool) -> None:
         """Native code takes usual events, or Python takes all."""
         self._native.set(is_native)
@@ -310,18 +309,11 @@ class Metrics:
             self._events.labels(type_, outcome).inc(count)
         for reason, count in stats.dead_letters().items():
             self._dead_letters.labels(reason).inc(count)
-        self._lone_surrogates.inc(stats.lone_surrogates)
-        self._future_dates.inc(stats.future_dates)
-        self._changes.inc(stats.changes)
-        self._facets_changes.inc(stats.facets_changes)
-        self._tombstones.inc(stats.tombstones)
+        for figure_of, counter in self._sums:
+            counter.inc(figure_of(stats))
         for name in _CERTIFICATES:
             self._certificates.labels(name).inc(getattr(stats.core, name))
-        self._refills.inc(stats.core.refilled)
-        self._visited.inc(stats.core.visited)
-        self._evaluations.inc(stats.core.evaluations)
         if stats.sentences_embedded:
-            self._embedded.inc(stats.sentences_embedded)
             self._embed_seconds.observe(stats.embed_seconds)
         for declared, count in stats.read_by_model.items():
             self._read_by_model.labels(declared).inc(count)

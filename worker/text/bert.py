@@ -32,13 +32,13 @@ class Operators(Protocol):
 
 
 def first(of: Operators, looked_up: Any) -> list[Any]:
-    """From the embeddings of words and positions to rows, and what the first layer attends with."""
+    """The rows of the embeddings of words and positions, and what the first layer attends with."""
     rows = of.norm("embeddings.LayerNorm", looked_up)
     return [rows, *_attending(of, 0, rows)]
 
 
 def layer(number: int, of: Operators, attended: Any, rows: Any) -> list[Any]:
-    """From the attention of one layer to the next: feed-forward, residuals and normalizations."""
+    """One layer after its attention: feed-forward, residuals and normalizations."""
     name = f"encoder.layer.{number}."
     x = of.add(of.dense(name + "attention.output.dense", attended), rows)
     middle = of.norm(name + "attention.output.LayerNorm", x)

@@ -2,8 +2,7 @@
 
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,9 +61,11 @@ def _ask(download: Callable[[], T]) -> T:
     """The library's result. Raises EngineError if the disk is full, HubUnavailable for any other
     error.
     """
+    library = logging.getLogger("huggingface_hub")
+    level = library.level
+    library.setLevel(logging.ERROR)  # no warning for each attempt: the caller reports the failure
     try:
-        with _without_warnings():
-            return download()
+        return download()
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EngineError(
@@ -72,15 +73,5 @@ def _ask(download: Callable[[], T]) -> T:
                 "COVERSUMM_MODEL_CACHE_DIR, or name another folder there"
             ) from error
         raise HubUnavailable(type(error).__name__) from error
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Silence the library's warning for each attempt: the caller reports the failure once."""
-    library = logging.getLogger("huggingface_hub")
-    level = library.level
-    library.setLevel(logging.ERROR)
-    try:
-        yield
     finally:
         library.setLevel(level)

@@ -10,7 +10,7 @@ by sentence.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
@@ -122,17 +122,19 @@ class OnnxEngine:
         return vectors
 
     def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Fill `vectors`; each batch writes its own rows."""
+        """Fill `vectors`; each batch writes its own rows. A single text, such as a reader's
+        question, does not wait for the batches of a micro-batch.
+        """
+        in_parts: Callable[..., Iterable[Any]] = self._pool.map if len(texts) > 1 else map
         parts = (texts[start : start + TOKENIZED] for start in range(0, len(texts), TOKENIZED))
-        tokens = list(chain.from_iterable(self._pool.map(self.tokens, parts)))
+        tokens = list(chain.from_iterable(in_parts(self.tokens, parts)))
 
         def run(batch: Sequence[int]) -> None:
             for i, hidden in zip(batch, self._encoder.run([tokens[i] for i in batch]), strict=True):
                 vectors[i] = self._vector(hidden)
 
-        for _ in self._pool.map(
-            run, self._encoder.batches([len(ids) for ids in tokens], self._threads)
-        ):
+        batches = self._encoder.batches([len(ids) for ids in tokens], self._threads)
+        for _ in in_parts(run, batches):
             pass  # raises what a batch raised
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:

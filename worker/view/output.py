@@ -4,13 +4,15 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+_VALUES: Final = re.compile(r"'[^']*'|[0-9]+")
 PROGRAM = "coversumm-worker"
 CHECK_FAILED = 1  # the exit code of a command that ran and found something wrong
 json_option = click.option(
@@ -123,6 +126,26 @@ def flush() -> None:
 def abandon() -> None:
     """Redirect standard output to nowhere, so that the interpreter's flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Groups:
+    """Counts refusals that differ in their values alone, with the first of each."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, place: str, reason: str) -> None:
+        """Count a refusal: the place of its record, and why."""
+        key = _VALUES.sub("", reason)
+        self._counts[key] += 1
+        self._first.setdefault(key, f"{reason} ({place})")
+
+    def note(self) -> None:
+        """Write those that occurred more than once to standard error, the most frequent first."""
+        for key, count in self._counts.most_common():
+            if count > 1:
+                note(f"{count:,} times, such as {self._first[key]}")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,7 +24,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from worker.credentials.tls import FileContext, client_context
+from worker.credentials.files import client_context
 from worker.settings import Settings
 from worker.settings.kinds import host_port
 
@@ -36,6 +36,7 @@ QUIET_SECONDS: Final = 20.0
 """Longest silence of a stream, which sends a line every few seconds, before it counts as ended."""
 NO_WORKER: Final = "the server at this address is not a worker"
 LARGEST_ANSWER: Final = 64 * 2**20
+Query: TypeAlias = Mapping[str, str | int | None]
 
 
 class PeerUnreachable(Exception):
@@ -75,14 +76,12 @@ class PeerAnswer(NamedTuple):
 class Peers:
     """Asks other workers from an event loop; `close` it at the end.
 
-    It sends `token` and trusts `tls`, by default the system's certificates. With `is_command` it
-    uses the proxies that the environment names.
+    With `is_command` it uses the proxies that the environment names. Raises SetupError.
     """
 
-    def __init__(
-        self, token: str | None = None, tls: FileContext | None = None, *, is_command: bool = False
-    ) -> None:
-        self._token, self._tls, self._is_command = token, tls, is_command
+    def __init__(self, settings: Settings, *, is_command: bool = False) -> None:
+        self._token = settings.web_token and settings.web_token.split(",")[0]
+        self._tls, self._is_command = client_context(settings), is_command
         self._session: ClientSession | None = None
 
     async def ask(
@@ -141,16 +140,10 @@ class Peers:
         )
 
 
-def peers_of(settings: Settings, *, is_command: bool = False) -> Peers:
-    """The client of other workers with these settings. Raises SetupError."""
-    token = settings.web_token and settings.web_token.split(",")[0]
-    return Peers(token, client_context(settings), is_command=is_command)
-
-
 def ask(
     url: str,
     path: str,
-    query: Mapping[str, str | int | None] | None = None,
+    query: Query | None = None,
     timeout: float = COMMAND_SECONDS,
 ) -> PeerAnswer:
     """A worker's answer, for a command; blocks. Leaves out None. Raises PeerUnreachable."""
@@ -160,7 +153,7 @@ def ask(
 
 
 async def _ask_once(address: str, seconds: float) -> PeerAnswer:
-    peers = peers_of(Settings.from_environment(), is_command=True)
+    peers = Peers(Settings.from_environment(), is_command=True)
     try:
         return await peers.ask(address, seconds, connect_seconds=None)
     finally:

@@ -19,8 +19,8 @@ import re
 import socket
 import ssl
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
@@ -28,7 +28,6 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 import numpy as np
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 from faust.web.drivers.aiohttp import Web
 
 from worker.processing.ask import Question, Vector, WrongVector, question_of
@@ -41,15 +40,17 @@ from worker.processing.entity_view import (
     View,
 )
 from worker.processing.trend import Trend
+from worker.settings import Settings
 from worker.state.listing import LONGEST_LIKE, LONGEST_PAGE, EntitySearch
 from worker.stream.faust import FAUST_LOG
 from worker.stream.queries import NotHere, TooManyQuestions
 from worker.stream.status import WorkerStatus
 from worker.telemetry.metrics import CONTENT_TYPE, Metrics
-from worker.web.admission import CLIENT
+from worker.web.admission import CLIENT, admission
 from worker.web.peers import NO_WORKER, Peers, PeerUnreachable
 from worker.web.server import (
     Runner,
+    allowed_hosts,
     bind,
     error,
     known_host,
@@ -105,34 +106,21 @@ def install_web(app: Any, path: str = "", tls: ssl.SSLContext | None = None) -> 
 
 
 def add_pages(
-    application: web.Application,
-    worker: WorkerStatus,
-    metrics: Metrics,
-    *,
-    index: bool = True,
-    path: str = "",
-    hosts: Collection[str] = (),
-    origins: Collection[str] = (),
-    admission: Collection[Middleware] = (),
-    peers: Peers | None = None,
+    application: web.Application, worker: WorkerStatus, metrics: Metrics, settings: Settings
 ) -> Pages:
-    """Add the worker's pages to an application.
-
-    `index`: whether to serve the root. `path`: the prefix, of which links need a slash at the end.
-    `hosts`: accepted names of this host besides IP addresses and localhost. `origins`: those whose
-    web pages may read entities; `*`: all. `admission`: checks of tokens and limits. `peers` asks
-    other workers.
-    """
-    checks = (probes_first, unknown_path, known_host(hosts), *admission, read_only, utf8_query)
-    application.middlewares.extend(checks)
-    pages = Pages(worker, metrics, frozenset(origins) - {""}, peers or Peers())
+    """Add the worker's pages to an application; the root is an index without the live page."""
+    hosts, path = known_host(allowed_hosts(settings)), settings.web_path
+    application.middlewares.extend([probes_first, unknown_path, hosts])
+    application.middlewares.extend([*admission(settings), read_only, utf8_query])
+    origins = frozenset((settings.web_origins or "").split(",")) - {""}
+    pages = Pages(worker, metrics, Peers(settings), origins)
 
     async def add_slash(_request: web.Request) -> web.Response:
         return web.Response(status=308, headers={"Location": f"{path}/"})
 
-    if path:
+    if path:  # of which links need a slash at the end
         application.router.add_get(path, add_slash)
-    if index:
+    if not settings.web_page:
         application.router.add_get("/", pages.index)
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -155,8 +143,8 @@ class Pages:
 
     worker: WorkerStatus
     counters: Metrics
-    origins: frozenset[str] = frozenset()
-    peers: Peers = field(default_factory=Peers)
+    peers: Peers
+    origins: frozenset[str]  # whose web pages may read entities; `*`: all
 
     async def index(self, _request: web.Request) -> web.Response:
         """The addresses."""
@@ -213,7 +201,7 @@ class Pages:
         return answer
 
     async def _view(self, entity_id: str, request: web.Request, suffix: str) -> web.Response:
-        """What `suffix` and the query ask for."""
+        """The view that `suffix` and the query ask for."""
         try:
             read = _reader(request.query, suffix)
         except ValueError as wrong:
@@ -303,7 +291,7 @@ Read: TypeAlias = Callable[[WorkerStatus, str], Awaitable[EntityView | None]]
 
 
 def _reader(query: Mapping[str, str], suffix: str) -> Read:
-    """What a request asks for. Raises ValueError with a message."""
+    """Read what a request asks for. Raises ValueError with a message."""
     if suffix == ASK:
         question, vector = _question(query), _vector(query)
         return lambda worker, entity_id: worker.ask(entity_id, question, vector)

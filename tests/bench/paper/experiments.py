@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench import streams
 from tests.bench.judge import added, brute_force_removing, percent, removed, right_steps
 from tests.bench.paper.measure import Contender, Outcome, run_once
 from tests.bench.paper.naive import library
-from worker.coversumm import EntityCore, FlatIndex
 
 Row = dict[str, object]
 Advance = Callable[[int], None]
@@ -20,12 +18,12 @@ POINTS = 60  # of a curve that are kept
 
 
 def trace(
-    contender: Contender, vectors: NDArray[np.int16], advance: Advance, done: int = 0
+    contender: Contender, vectors: NDArray[np.int16], advance: Advance
 ) -> Iterator[tuple[int, int, int]]:
-    """(n, searches so far, reservoir size) after each event of a stream; `done`: events before."""
+    """(n, searches so far, reservoir size) after each event of a stream."""
     for t, step in enumerate(added(vectors), 1):
         contender.take([step])
-        advance(done + t)
+        advance(t)
         yield t, contender.reservoir_searches, contender.reservoir_size
 
 
@@ -37,49 +35,50 @@ def thinned(curve: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [curve[i] for i in at.tolist()]
 
 
-def searches(
-    make: Callable[[int], Contender],
-    method: str,
-    dimensions: Sequence[int],
-    n: int,
-    advance: Advance,
-) -> list[Row]:
-    """Cumulative reservoir searches on uniform streams, a row a dimension; `make` takes the
-    dimension.
-    """
-    rows: list[Row] = []
-    for done, dimension in enumerate(dimensions):
-        vectors = streams.uniform(n, dimension).vectors
-        curve = [(t, count) for t, count, _ in trace(make(dimension), vectors, advance, done * n)]
-        rows.append({"method": method, "dimension": dimension, "n": n, "searches": thinned(curve)})
-    return rows
+def searches(contender: Contender, vectors: NDArray[np.int16], advance: Advance) -> Row:
+    """Cumulative reservoir searches on a stream."""
+    curve = [(t, count) for t, count, _ in trace(contender, vectors, advance)]
+    return {"n": len(vectors), "searches": thinned(curve)}
 
 
-def reservoir(
-    make: Callable[[int], Contender],
-    method: str,
-    ks: Sequence[int],
-    vectors: NDArray[np.int16],
-    advance: Advance,
-) -> list[Row]:
-    """The reservoir's size on one stream, a row a k; `make` takes k. The mean is of the second half
-    of the stream.
+def reservoir(contender: Contender, vectors: NDArray[np.int16], advance: Advance) -> Row:
+    """The reservoir's size on a stream. The mean is of its second half."""
+    curve = [(t, size) for t, _, size in trace(contender, vectors, advance)]
+    sizes = [size for _, size in curve]
+    return {
+        "n": len(vectors),
+        "mean": round(float(np.mean(sizes[len(sizes) // 2 :])), 1),
+        "largest": max(sizes),
+        "size": thinned(curve),
+    }
+
+
+AFTER = 100  # events; in the first ones most intervals have one event, under either law
+
+
+def intervals(contender: Contender, vectors: NDArray[np.int16], advance: Advance) -> Row:
+    """How the events from one search to the next grow with the events so far: see `fitted`."""
+    at, before = [], contender.reservoir_searches
+    for t, count, _ in trace(contender, vectors, advance):
+        if count > before:
+            at.append(t)
+        before = count
+    return {"n": len(vectors), "after": AFTER} | fitted([t for t in at if t > AFTER])
+
+
+def fitted(at: Sequence[int]) -> Row:
+    """Laws of the interval m that follows a search at t, by least squares of logarithms:
+    m = c t^exponent, m = c t and m = c sqrt(t log t). `off_...` is the factor by which an interval
+    is typically off a law, 1 where the law is exact. Two intervals or fewer tell no law.
     """
-    rows: list[Row] = []
-    for done, k in enumerate(ks):
-        curve = [(t, size) for t, _, size in trace(make(k), vectors, advance, done * len(vectors))]
-        sizes = [size for _, size in curve]
-        rows.append(
-            {
-                "method": method,
-                "k": k,
-                "n": len(vectors),
-                "mean": round(float(np.mean(sizes[len(sizes) // 2 :])), 1),
-                "largest": max(sizes),
-                "size": thinned(curve),
-            }
-        )
-    return rows
+    t, m = np.array(at[:-1], float), np.diff(at)
+    row: Row = {"intervals": len(m), "exponent": None, "off_t": None, "off_sqrt_t_log_t": None}
+    if len(m) < 3:
+        return row
+    row["exponent"] = round(float(np.polyfit(np.log(t), np.log(m), 1)[0]), 2)
+    for name, law in (("off_t", t), ("off_sqrt_t_log_t", np.sqrt(t * np.log(t)))):
+        row[name] = round(float(np.exp(np.log(m / law).std())), 2)
+    return row
 
 
 # ---- time per event as n grows
@@ -102,12 +101,15 @@ def from_curve(method: str, outcome: Outcome, marks: Sequence[int]) -> list[Row]
 
 
 def grow_ours(
-    vectors: NDArray[np.int16], marks: Sequence[int], k: int, advance: Advance
+    name: str,
+    contender: Contender,
+    vectors: NDArray[np.int16],
+    marks: Sequence[int],
+    advance: Advance,
 ) -> list[Row]:
-    """Ours up to each mark: the last events of them, and every event since the mark before with all
-    refills among them (`exact, amortised`): they are too rare for the last events to show.
+    """One of ours up to each mark: the last events of them, and every event since the mark before
+    with all refills among them (`amortised`): they are too rare for the last events to show.
     """
-    core = EntityCore(k, vectors.shape[1], FlatIndex(vectors.shape[1]))
     rows: list[Row] = []
     done = 0
 
@@ -117,7 +119,7 @@ def grow_ours(
         while done < end:
             steps = added(vectors[done : min(end, done + 10_000)], done)
             start = time.process_time()
-            core.apply(steps)
+            contender.take(steps)
             seconds += time.process_time() - start
             done += len(steps)
             advance(done)
@@ -128,8 +130,8 @@ def grow_ours(
         before = take(n - count)
         of_last = take(n)
         for method, seconds, events in (
-            ("exact", of_last, count),
-            ("exact, amortised", before + of_last, done - since),
+            (name, of_last, count),
+            (f"{name}, amortised", before + of_last, done - since),
         ):
             rows.append(
                 {

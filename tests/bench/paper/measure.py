@@ -1,15 +1,17 @@
 """How a contender is timed and judged, and how alpha is found.
 
 Times are processor seconds of the one thread. The clock stands still while the progress bar moves.
-A contender that takes less than a second for its stream runs three times and its best is taken; one
-that is given a budget stops when it is spent, and the events it reached are the `n` of its row:
-nothing is extrapolated.
+The contenders of a stream run in turns, so that a load on the machine meets all of them. One that
+is given a budget stops when it is spent, and the events it reached are the `n` of its row: nothing
+is extrapolated.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from functools import partial
+from math import inf
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tests.bench.judge import History, percent, right_steps
 from worker.coversumm import Step
@@ -77,46 +79,66 @@ def run_once(
     return outcome
 
 
-def run(
-    make: Callable[[], Contender],
-    steps: Sequence[Step],
-    budget: float | None = None,
-    advance: Advance = _ignore,
+class Runs(NamedTuple):
+    """One contender's runs on a stream."""
+
+    first: list[Outcome]  # an outcome an entity
+    seconds: list[float]  # a run, of all entities
+    us_per_event: list[float]  # a run
+
+
+def run_in_turns(
+    make: Mapping[str, Callable[[], Contender]],
+    entities: Sequence[Sequence[Step]],
+    runs: int,
     *,
-    short: float = 1.0,
-) -> Outcome:
-    """The best of three fresh contenders where one takes less than `short` seconds."""
-    best = run_once(make(), steps, budget, advance)
-    for _ in range(2):
-        if best.seconds >= short:
-            break
-        again = run_once(make(), steps, budget, advance)
-        best = min(best, again, key=lambda outcome: outcome.seconds)
-    return best
+    budget: float | None = None,
+    again: float = inf,
+    advance: Callable[[str, int], None] = lambda name, done: None,
+) -> dict[str, Runs]:
+    """Every contender on all entities, then every one again, `runs` times. One that took more than
+    `again` seconds is left out from then on. The budget is an entity's.
+    """
+    found: dict[str, Runs] = {}
+    for turn in range(runs):
+        for name, fresh in make.items():
+            if turn and found[name].seconds[0] > again:
+                continue
+            outcomes = [
+                run_once(fresh(), steps, budget, partial(advance, name)) for steps in entities
+            ]
+            of = found.setdefault(name, Runs(outcomes, [], []))
+            of.seconds.append(sum(outcome.seconds for outcome in outcomes))
+            events = sum(len(outcome.said) for outcome in outcomes)
+            of.us_per_event.append(of.seconds[-1] / max(events, 1) * 1e6)
+    return found
 
 
-class Tried(NamedTuple):
+Value = TypeVar("Value")
+
+
+class Tried(NamedTuple, Generic[Value]):
     """One point of a grid on the held-out stream."""
 
-    value: float
+    value: Value
     accuracy: float
     seconds: float
     events: int  # fewer than the stream has when the budget was spent
 
 
-class Choice(NamedTuple):
-    value: float
-    tried: list[Tried]
+class Choice(NamedTuple, Generic[Value]):
+    value: Value
+    tried: list[Tried[Value]]
 
 
 def search(
-    make: Callable[[float], Contender],
-    grid: Sequence[float],
+    make: Callable[[Value], Contender],
+    grid: Sequence[Value],
     steps: Sequence[Step],
     oracle: History,
     budget: float | None = None,
     advance: Advance = _ignore,
-) -> Choice:
+) -> Choice[Value]:
     """The paper's grid search on held-out steps: the fastest value that is always right, else the
     most often right.
 
@@ -131,6 +153,6 @@ def search(
     return Choice(choose(tried).value, tried)
 
 
-def choose(tried: Sequence[Tried]) -> Tried:
+def choose(tried: Sequence[Tried[Value]]) -> Tried[Value]:
     """See `search`; of values as often right, the fastest per event."""
     return min(tried, key=lambda t: (-t.accuracy, t.seconds / t.events))

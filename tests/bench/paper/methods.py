@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.bench.paper.algorithms.centroid import Variant
+from tests.bench.paper.algorithms.decay import CoverSummDecay
+from tests.bench.paper.algorithms.random_admission import CoverSummRandom
 from tests.bench.paper.algorithms.state import ALPHA, C_MAX
 from tests.bench.paper.algorithms.variants import make_variant
 from tests.bench.paper.measure import Contender
@@ -19,6 +21,9 @@ class Setting(NamedTuple):
     width: float  # the paper's b
     alpha: float = ALPHA
     c_max: int = C_MAX
+    p: float = 0.5  # of random, and c1 (in units of b) and c2 of decay
+    c1: float = 0.0015
+    c2: float = 1e-4
 
 
 class EachStep:
@@ -57,17 +62,23 @@ class Method(NamedTuple):
 def _variant(name: str) -> Callable[[Setting], Contender]:
     def make(setting: Setting) -> Contender:
         return EachStep(
-            make_variant(
-                name,
-                k=setting.k,
-                dimension=setting.dimension,
-                b=setting.width,
-                alpha=setting.alpha,
-                c_max=setting.c_max,
-            )
+            make_variant(name, k=setting.k, dimension=setting.dimension, **_printed(setting))
         )
 
     return make
+
+
+def _tuned_random(setting: Setting) -> Contender:
+    return EachStep(CoverSummRandom(*setting[:2], **_printed(setting), p=setting.p))
+
+
+def _tuned_decay(setting: Setting) -> Contender:
+    decay = {"c1": setting.c1 * setting.width, "c2": setting.c2}
+    return EachStep(CoverSummDecay(*setting[:2], **_printed(setting), **decay))
+
+
+def _printed(setting: Setting) -> dict[str, Any]:
+    return {"b": setting.width, "alpha": setting.alpha, "c_max": setting.c_max}
 
 
 def _faiss(setting: Setting) -> Contender:
@@ -99,4 +110,15 @@ METHODS = {
         Method("exact", True, OURS, _variant("exact")),
         Method("native", True, OURS, _variant("native"), "worker._native", "coversumm-worker"),
     )
+}
+# Beside their published constants: p, c1 and c2 found on the held-out stream, as the paper does.
+TUNED = {
+    "coversumm-random": Method("coversumm-random, tuned", False, OTHERS, _tuned_random),
+    "coversumm-decay": Method("coversumm-decay, tuned", False, OTHERS, _tuned_decay),
+}
+IN_TABLE = {
+    method.name: method
+    for name in METHODS
+    for method in (METHODS[name], TUNED.get(name))
+    if method is not None
 }

@@ -6,7 +6,12 @@ from typing import Any
 
 from tests.bench.canvas import Canvas
 
-OURS = {"exact": "#b2182b", "exact, amortised": "#fdb863", "native": "#67001f"}
+OURS = {
+    "exact": "#b2182b",
+    "exact, amortised": "#fdb863",
+    "native": "#67001f",
+    "native, amortised": "#d6604d",
+}
 THEIRS = (
     "#2166ac",
     "#4393c3",

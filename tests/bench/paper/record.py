@@ -4,43 +4,47 @@ file.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import mean, median
+from typing import Any
 
+from tests.bench.judge import History, percent, right_steps
 from tests.bench.machine import machine
+from tests.bench.paper.measure import Runs
+from tests.bench.paper.methods import Method, Setting
 
 RESULTS = Path(__file__).parent.parent / "results"
 
 
 def row(
-    stream: str,
-    method: str,
-    *,
-    exact: bool,
-    n: int,
-    dimension: int,
-    k: int,
-    seconds: float,
-    accuracy: float,
-    searches: int,
-) -> dict[str, object]:
-    """One method on one stream: `seconds` for its `n` events, `accuracy` in percent of them (see
+    stream: str, method: Method, setting: Setting, runs: Runs, oracles: Sequence[History]
+) -> dict[str, Any]:
+    """One method on one stream of `n` events in all: `seconds` an entity, the mean of the runs as
+    in the paper; `us_per_event`, their median; `accuracy` in percent of the events (see
     tests.bench.judge).
     """
+    said = [outcome.said for outcome in runs.first]
+    n, entities = sum(map(len, said)), len(said)
+    right = sum(
+        right_steps(of, oracle[: len(of)]) for of, oracle in zip(said, oracles, strict=True)
+    )
     return {
         "stream": stream,
-        "method": method,
-        "exact": exact,
+        "method": method.name,
+        "exact": method.exact,
         "n": n,
-        "dimension": dimension,
-        "k": k,
-        "seconds": round(seconds, 4),
-        "us_per_event": round(seconds / n * 1e6, 2),
-        "accuracy": accuracy,
-        "reservoir_searches": searches,
+        "entities": entities,
+        "dimension": setting.dimension,
+        "k": setting.k,
+        "runs": len(runs.seconds),
+        "seconds": round(mean(runs.seconds) / entities, 4),
+        "us_per_event": round(median(runs.us_per_event), 2),
+        "accuracy": percent(right, n),
+        "reservoir_searches": sum(outcome.searches for outcome in runs.first),
     }
 
 

@@ -4,7 +4,7 @@ often they need to be sent.
 `python -m tests.bench.quality` runs it all; the modules, from the top down:
 
 study           all of it, one part after the other, and the record
-final, incremental, aspects     ROUGE at the end, on the way, and aspect by aspect
+hotels, aspects                 ROUGE at the end, on the way, and aspect by aspect
 tracking, staleness, views      ratings, polarity, aspects; changes published and what is out of
                                 date; what a reader gets
 facets_study                    facets, and a record of their own

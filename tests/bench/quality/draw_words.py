@@ -112,13 +112,6 @@ def counted(drawn: Drawn, belong: Sequence[int]) -> Mapping[str, list[int]]:
     }
 
 
-def precision_and_recall(strata: Mapping[str, Sequence[int]]) -> tuple[float, float]:
-    """Weighted by the sizes of the strata."""
-    right = [size * belong / max(1, count) for size, count, belong in strata.values()]
-    _, count, belong = strata["with"]
-    return belong / max(1, count), right[0] / (sum(right) or 1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.quality.draw_words")
     parser.add_argument("preset", choices=PRESETS)
@@ -139,8 +132,7 @@ def main() -> None:
     if given.judged:
         judged = json.loads(given.judged.read_text())
         for name, belong in judged.items():
-            strata = counted(drawn[name], belong)
-            print(json.dumps({name: strata}), *map("{:.2f}".format, precision_and_recall(strata)))
+            print(json.dumps({name: counted(drawn[name], belong)}))
         return
     for name, of in drawn.items():
         print(f"\n{name}", *(f"{i} {text}" for i, text in enumerate(of.sentences)), sep="\n")

@@ -25,7 +25,8 @@ from tests.harness.load import EngineVectors, Sent, read_reviews, send
 from tests.harness.workers import WorkerProcess, pipeline
 
 SIZES = (300, 2600, 27_000)  # sentences
-QUESTIONS = ("Is it easy to use?", "Is it good for children?", "Is it quiet?", "Is there a casino?")
+NOUNS = ("bed", "host", "kitchen", "screen", "battery", "sound", "room", "price", "food", "bar")
+WHAT = ("clean", "good", "easy to use", "quiet", "loud", "near", "for children", "slow", "cheap")
 PER_SECOND = 10
 
 
@@ -90,10 +91,11 @@ def _ask_steadily(
 
 def _ask(worker: WorkerProcess, number: int) -> tuple[int, float]:
     """Sentences of the entity, and milliseconds to its answer; infinite if it was refused. The
-    number of sentences wanted differs, so that the worker knows no answer.
+    questions differ, so that the worker knows no answer and no embedding.
     """
     turn, size = number // len(SIZES), SIZES[number % len(SIZES)]
-    query = urlencode({"q": QUESTIONS[turn % len(QUESTIONS)], "sentences": 1 + turn % 50})
+    question = f"Is the {NOUNS[number % len(NOUNS)]} {WHAT[number // len(NOUNS) % len(WHAT)]}?"
+    query = urlencode({"q": question, "sentences": 1 + turn % 50})
     began_s = time.monotonic()
     try:
         with worker.get(f"/entities/size-{size}/ask?{query}") as answer:

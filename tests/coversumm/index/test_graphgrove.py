@@ -31,9 +31,9 @@ from worker.coversumm import (
     no_points,
     quantize,
 )
-from worker.coversumm.index import NAMES, IndexUnavailable
+from worker.coversumm.index import IndexUnavailable
 from worker.coversumm.index.graphgrove import GraphgroveIndex, LibraryAnswer, library
-from worker.processing.config import index_class
+from worker.processing.config import INDEXES, index_class
 
 MANY = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -231,7 +231,7 @@ def test_refusals_name_the_sentence(stand_in: None) -> None:
         index.update(no_points(2), Points([b"s"], x))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", INDEXES)
 def test_a_scan_that_fails_is_made_again(stand_in: None, name: str) -> None:
     disk, failing = Disk(2), [True]
     disk.live = {b"%d" % i: np.array([i, -i], np.int16) for i in range(9)}

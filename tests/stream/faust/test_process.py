@@ -5,6 +5,7 @@ exit codes.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import time
@@ -43,7 +44,7 @@ def test_an_app_that_cannot_start_is_a_crash_that_says_where_the_cause_is() -> N
 
 def test_a_second_is_not_slept_away_once_all_has_ended() -> None:
     """Each orderly restart would stop partitions for as much longer."""
-    assert asyncio.iscoroutinefunction(Worker._sentinel_task), "mode has another name for it now"
+    assert inspect.iscoroutinefunction(Worker._sentinel_task), "mode has another name for it now"
     since = time.monotonic()
     asyncio.run(_SignalledWorker._sentinel_task(object.__new__(_SignalledWorker)))
     assert time.monotonic() - since < 1.0

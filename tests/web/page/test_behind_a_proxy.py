@@ -18,7 +18,7 @@ from tests.harness.browser import Browser
 from tests.harness.certificates import Authority
 from tests.harness.page_site import Site, change
 from tests.harness.patience import PATIENCE_SECONDS
-from worker.credentials.tls import server_context
+from worker.credentials.files import server_context
 from worker.settings import Settings
 from worker.state.listing import ListedEntity, Page
 from worker.web.admission import with_token

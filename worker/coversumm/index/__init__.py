@@ -43,6 +43,20 @@ class Block(Protocol):
         """The id of a row."""
 
 
+class BlockPart(NamedTuple):
+    """Some rows of a block."""
+
+    block: Block
+    rows: NDArray[np.int64]
+
+    @property
+    def vectors(self) -> NDArray[np.int16]:
+        return self.block.vectors[self.rows]
+
+    def id(self, row: int) -> bytes:
+        return self.block.id(int(self.rows[row]))
+
+
 class Totals(NamedTuple):
     """The sums over all live sentences."""
 
@@ -99,20 +113,14 @@ class Index(Protocol):
         """Every update so far is in the rows that `scan` reads, committed or about to be."""
 
 
-class NewIndex(Protocol):
-    """Makes the index of one entity; `scan` reads its rows as of the last `on_rows_written`."""
-
-    def __call__(
-        self, dimension: int, scan: Callable[[], Iterable[Block]] | None = None, /
-    ) -> Index:
-        """An index of vectors of this dimension."""
+NewIndex = Callable[[int, Callable[[], Iterable[Block]]], Index]
+"""Makes the index of one entity, of a dimension and a scan of its rows as of the last
+`on_rows_written`.
+"""
 
 
 class IndexUnavailable(Exception):
     """An index needs a library that is not installed. The message says why and what to do."""
-
-
-NAMES = ("flat", "sgtree", "graphgrove")
 
 
 def first_beyond(keys: NDArray[np.float64], count: int) -> float | None:

@@ -145,18 +145,14 @@ class FlatIndex:
     ) -> Neighborhood:
         self._apply_waiting()
         candidates = SearchCandidates(count, ids_kept, self._removed)
-        for part in self._parts(n, total):
-            candidates.offer(part.keys, part.vectors, part.ids_of, stored=part.is_stored)
-        return candidates.neighborhood(self._dimension)
-
-    def _parts(self, n: int, total: NDArray[np.float64]) -> "Iterator[_Part]":
-        """All live and stored rows with their keys: tile by tile, then those in memory."""
         read, self._read = self._read, None
         for tile in self._tiles() if read is None else read:
-            yield _Part(keys_of(tile.vectors, n, total), tile.vectors, tile.ids, True)
+            keys = keys_of(tile.vectors, n, total)
+            candidates.offer(keys, tile.vectors, tile.ids, stored=True)
         if self._ids:
             vectors = self._vectors.rows
-            yield _Part(keys_of(vectors, n, total), vectors, self._ids_of, False)
+            candidates.offer(keys_of(vectors, n, total), vectors, self._ids_of, stored=False)
+        return candidates.neighborhood(self._dimension)
 
     def _ids_of(self, rows: NDArray[np.int64]) -> list[bytes]:
         return [self._ids[row] for row in rows.tolist()]
@@ -197,15 +193,6 @@ class _Tile(NamedTuple):
         return [
             self.blocks[b].id(row - starts[b]) for b, row in zip(where, rows.tolist(), strict=True)
         ]
-
-
-class _Part(NamedTuple):
-    """Rows of a search; `ids_of` makes the ids of some."""
-
-    keys: NDArray[np.float64]
-    vectors: NDArray[np.int16]
-    ids_of: Callable[[NDArray[np.int64]], list[bytes]]
-    is_stored: bool
 
 
 def add_up(totals: Totals, vectors: NDArray[np.int16], copies: Copies | None = None) -> Totals:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.coversumm.copies import Copies
-from worker.coversumm.index import Block, Neighborhood, Search, Totals
+from worker.coversumm.index import Block, BlockPart, Neighborhood, Search, Totals
 from worker.coversumm.index.flat import SearchCandidates, add_up, keys_of
 
 Rows = NDArray[np.int64] | None
@@ -55,6 +55,14 @@ class Subsets:
                 ids_of = partial(_ids, block, own)
                 found[number].offer(keys_of(vectors, n, total), vectors, ids_of, stored=True)
         return [subset.neighborhood(self._dimension) for subset in found.values()]
+
+    def scan(self, number: int) -> Iterator[Block]:
+        """Reads the sentences of a subset; after `totals`."""
+        for block, rows in zip(self._scan(), self._rows, strict=True):
+            if (own := rows[number]) is None:
+                yield block
+            elif len(own):
+                yield BlockPart(block, own)
 
 
 def _parts(

@@ -5,7 +5,7 @@
 use crate::entity::{Entity, Sentence};
 use crate::event::{Change, Event, Given, Origin, Upsert};
 use crate::facets::Criteria;
-use crate::message::{Difference, Emit, Message, Publication, Shown};
+use crate::message::{Difference, Emit, Message, Publication, Shown, ShownSet};
 use crate::review::{Counts, Details, Member, Review, is_future};
 use crate::rows::{EntityRows, Writer};
 use std::collections::BTreeMap;
@@ -276,7 +276,10 @@ impl Batch {
             return;
         }
         self.set_changes += 1;
-        let shown = (publication.emit != Emit::None).then(|| Shown::of(entity, &ranked));
+        let shown = (publication.emit != Emit::None).then(|| {
+            let set = ShownSet::of(entity, &ranked, entity.summary.centroid);
+            Shown { counts: entity.counts.clone(), set }
+        });
         self.last = Some(Last { event, set, shown });
         if publication.emit == Emit::Every {
             self.settle(entity, publication);

@@ -1,7 +1,7 @@
 //! The core of one entity for Python, event by event: `worker.coversumm.EntityCore` in native code.
 
 use crate::reservoir::{Copies, Live, Ranked, Reservoir};
-use crate::vector::{Vectors, square};
+use crate::vector::{AT_ONCE, Vectors, square};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -88,6 +88,15 @@ impl Core {
         removed: Ids,
         (added, vectors): Points<'py>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let (dimension, mut numbers) = (self.vectors.dimension, Vec::new());
+        if !added.is_empty() {
+            numbers = numbers_of(py, &vectors, added.len(), dimension)?;
+            let n = (self.places.len() + added.len()).saturating_sub(removed.len());
+            let largest = numbers.chunks_exact(dimension).map(square).max().unwrap_or_default();
+            if n > MOST || 3 * n as i64 > MOST_KEY / largest.max(self.vectors.largest()).max(1) {
+                return Err(PyOverflowError::new_err("keys of so many sentences do not fit"));
+            }
+        }
         for id in removed {
             let id = id.as_bytes(py);
             let place = self.places.remove(id);
@@ -97,10 +106,10 @@ impl Core {
             self.vectors.remove(row);
         }
         let mut rows = Vec::new();
-        if !added.is_empty() {
-            let numbers = numbers(py, &vectors, added.len(), self.vectors.dimension)?;
-            for (id, x) in added.into_iter().zip(numbers.chunks_exact(self.vectors.dimension)) {
-                rows.push(self.add(py, id, x)?);
+        for (id, x) in added.into_iter().zip(numbers.chunks_exact(dimension)) {
+            rows.push(self.add(py, id, x)?);
+            if rows.len().is_multiple_of(AT_ONCE) {
+                self.rank(py); // so that few of them are near
             }
         }
         let ranked = self.rank(py);
@@ -114,13 +123,8 @@ impl Core {
     }
 
     fn add(&mut self, py: Python<'_>, id: Py<PyBytes>, x: &[i16]) -> PyResult<u32> {
-        let (own, n) = (square(x), self.places.len() + 1);
-        let largest = own.max(self.vectors.largest());
         if self.places.contains_key(id.as_bytes(py)) {
             return Err(PyValueError::new_err("an id to add is live already"));
-        }
-        if n > MOST || 3 * n as i64 > MOST_KEY / largest.max(1) {
-            return Err(PyOverflowError::new_err("keys of so many sentences do not fit"));
         }
         let row = self.vectors.insert(x.into());
         self.places.insert(id.as_bytes(py).into(), row);
@@ -145,7 +149,7 @@ fn by_id(py: Python<'_>, ids: &Ids) -> impl Fn(u32, u32) -> Ordering {
 }
 
 /// The numbers of a contiguous array of int16 of this shape.
-fn numbers(
+fn numbers_of(
     py: Python<'_>,
     array: &Bound<'_, PyAny>,
     count: usize,

@@ -4,7 +4,7 @@ use crate::event::Given;
 use crate::facet_sets::FacetSets;
 use crate::facets::Sets;
 use crate::newest::NewestFirst;
-use crate::reservoir::{Centroid, Copies, Live, Ranked, Reservoir};
+use crate::reservoir::{Copies, Live, Ranked, Reservoir};
 use crate::review::{Counts, Member, Review, SentenceId, TextDigest};
 use crate::vector::{AT_ONCE, Vectors, allocated, push};
 use blake2::digest::consts::U16;
@@ -241,7 +241,8 @@ impl Entity {
             counting.dedup_by(|one, other| vector(*one) == vector(*other));
         }
         let by_id = &by_id(&self.sentences, &self.reviews);
-        self.summary.begin(Live { vectors: &self.vectors, by_id }, &counting, |_| true);
+        let live = Live { vectors: &self.vectors, by_id };
+        self.summary.begin(live, &[(1, &self.vectors.sum(&counting))], |_| true);
     }
 
     // -- the summary
@@ -250,10 +251,6 @@ impl Entity {
     pub fn rank(&mut self) -> Vec<Ranked> {
         let by_id = &by_id(&self.sentences, &self.reviews);
         self.summary.rank(Live { vectors: &self.vectors, by_id }, |row| self.vectors.has(row))
-    }
-
-    pub fn centroid(&self) -> Centroid {
-        self.summary.centroid
     }
 
     /// Whether these are the sentences of the present set, of so many, as far as that is known.

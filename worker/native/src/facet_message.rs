@@ -76,11 +76,8 @@ impl Publication {
             write_text(&mut out, ",\"language\":", facet.language.as_deref());
         }
         if facet.has_words {
-            write_reviews(
-                &mut out,
-                ",\"mentions\":{\"review_count\":",
-                &entity.facets.mentions[at],
-            );
+            let mentions = &entity.facets.mentions[at];
+            write_reviews(&mut out, ",\"mentions\":{\"review_count\":", mentions);
             out.push(b'}');
         }
         for (part, set) in sets.into_iter().enumerate().skip(1) {

@@ -1,10 +1,13 @@
 //! The sets of an entity's facets, ranked as the summary is, each by the sentences that it takes.
 
 use crate::entity::{Entity, by_id};
-use crate::facet_sets::{FacetSets, Set};
+use crate::facet_sets::FacetSets;
 use crate::facets::{Criteria, Sets};
-use crate::reservoir::{Centroid, Live, Ranked};
+use crate::reservoir::{Centroid, Copies, Live, Ranked, Reservoir};
 use crate::review::{Member, in_order_of};
+use crate::vector::Sum;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::mem::{replace, take};
 
 /// Sentences that are moved in the time in which a set begins again.
@@ -30,13 +33,10 @@ impl Entity {
         of: Vec<Sets>,
         published: Vec<(Vec<Member>, u32)>,
     ) -> Option<()> {
-        let mut facets =
-            FacetSets { of, sequence: self.facets.sequence, ..FacetSets::new(criteria) };
-        facets.shown = vec![Sets::default(); facets.of.len()];
-        for set in &mut facets.sets {
-            self.fill_set(set, &facets.of);
-        }
-        self.facets = facets;
+        let none = vec![Sets::default(); of.len()];
+        let (sequence, shown) = (self.facets.sequence, none.clone());
+        self.facets = FacetSets { of: none, shown, sequence, ..FacetSets::new(criteria) };
+        self.move_at_once(&(0..).zip(of).collect::<Vec<_>>());
         self.rank_facets();
         let sets = &mut self.facets.sets;
         if published.is_empty() {
@@ -51,15 +51,6 @@ impl Entity {
             set.stored = (stored != set.now).then_some(stored);
         }
         Some(())
-    }
-
-    /// Begin a set with the sentences that it has.
-    fn fill_set(&self, set: &mut Set, of: &[Sets]) {
-        let is_in = |row: u32| set.of.is_in(&of[row as usize]);
-        let rows: Vec<u32> = (0..of.len() as u32).filter(|row| is_in(*row)).collect();
-        let by_id = &by_id(&self.sentences, &self.reviews);
-        set.nearest.begin(Live { vectors: &self.vectors, by_id }, &rows, is_in);
-        set.is_touched = true;
     }
 
     /// Move the sentences of reviews that join or leave facets of the newest ones.
@@ -94,16 +85,35 @@ impl Entity {
         }
     }
 
-    /// Likewise: each set that changes begins again.
+    /// Likewise: each set that changes begins again, from those that stay or from those that move,
+    /// whichever are fewer. The same ones move between many sets: their sum is that of all these.
     fn move_at_once(&mut self, moved: &[(u32, Sets)]) {
         let mut facets = take(&mut self.facets);
-        let mut changed = Sets::default();
+        let mut alike = BTreeMap::<(Sets, Sets), (Vec<u32>, OnceCell<Sum>)>::new();
         for (row, sets) in moved {
             let before = replace(&mut facets.of[*row as usize], *sets);
-            (0..sets.len()).for_each(|part| changed[part] |= before[part] ^ sets[part]);
+            alike.entry((before, *sets)).or_default().0.push(*row);
         }
-        for set in facets.sets.iter_mut().filter(|set| set.of.is_in(&changed)) {
-            self.fill_set(set, &facets.of);
+        let by_id = &by_id(&self.sentences, &self.reviews);
+        let live = Live { vectors: &self.vectors, by_id };
+        for set in &mut facets.sets {
+            let has = |sets| i64::from(set.of.is_in(sets));
+            let moves = alike.iter().map(|((before, now), of)| (has(now) - has(before), of));
+            let moves: Vec<_> = moves.filter(|(sign, _)| *sign != 0).collect();
+            let is_in = |row: u32| set.of.is_in(&facets.of[row as usize]);
+            let gone = moves.iter().filter(|(sign, _)| *sign < 0);
+            let gone: usize = gone.map(|(_, (rows, _))| rows.len()).sum();
+            let staying: Vec<u32> = (0..facets.of.len() as u32).filter(|row| is_in(*row)).collect();
+            if staying.len() < gone {
+                set.nearest = Reservoir::new(set.of.k, Copies::Each);
+                set.nearest.begin(live, &[(1, &self.vectors.sum(&staying))], is_in);
+            } else if !moves.is_empty() {
+                let summed = moves
+                    .iter()
+                    .map(|(sign, (rows, sum))| (*sign, sum.get_or_init(|| self.vectors.sum(rows))));
+                set.nearest.begin(live, &summed.collect::<Vec<_>>(), is_in);
+            }
+            set.is_touched |= !moves.is_empty();
         }
         self.facets = facets;
     }

@@ -88,10 +88,7 @@ impl<'a> Loader<'a> {
         let is_complete = self.texts.iter().all(Vec::is_empty)
             && counts.sentences == self.sentences.len() as u64
             && *counts == counted(&self.entity.reviews, counts.sentences);
-        if !is_complete {
-            return None;
-        }
-        if self.vectors.largest() >= 1 << 31 {
+        if !is_complete || self.vectors.largest() >= 1 << 31 {
             return None; // numbers might not fit
         }
         self.entity.fill(self.sentences, self.vectors);
@@ -310,14 +307,9 @@ impl<'a> Bytes<'a> {
 
     /// The ids and digests of a set.
     fn set(&mut self) -> Option<Vec<Member>> {
-        let mut lengths = Vec::new();
-        for _ in 0..self.u32()? {
-            lengths.push(self.u32()?);
-        }
-        let mut texts = Vec::new();
-        for length in lengths {
-            texts.push(std::str::from_utf8(self.take(length as usize)?).ok()?);
-        }
+        let lengths = (0..self.u32()?).map(|_| self.u32()).collect::<Option<Vec<_>>>()?;
+        let text = |length: u32| std::str::from_utf8(self.take(length as usize)?).ok();
+        let texts = lengths.into_iter().map(text).collect::<Option<Vec<_>>>()?;
         if texts.iter().collect::<HashSet<_>>().len() != texts.len() {
             return None;
         }
@@ -327,14 +319,10 @@ impl<'a> Bytes<'a> {
 
     /// A texts section, which is all that is left.
     fn texts(&mut self) -> Option<Vec<Stored>> {
-        let mut numbers = Vec::new();
-        for _ in 0..self.u32()? {
-            numbers.push((self.u32()?, self.u32()?));
-        }
-        let mut texts = Vec::new();
-        for (ordinal, length) in numbers {
-            texts.push((ordinal, self.text(length as usize)?, 0));
-        }
+        let numbers = (0..self.u32()?).map(|_| Some((self.u32()?, self.u32()?)));
+        let numbers = numbers.collect::<Option<Vec<_>>>()?;
+        let text = |(ordinal, length): (u32, u32)| Some((ordinal, self.text(length as usize)?, 0));
+        let texts = numbers.into_iter().map(text).collect::<Option<_>>()?;
         self.0.is_empty().then_some(texts)
     }
 }

@@ -35,16 +35,8 @@ pub struct ShownSet {
 
 /// Likewise a summary.
 pub struct Shown {
-    counts: Counts,
-    set: ShownSet,
-}
-
-impl Shown {
-    /// Keeps the quotes.
-    pub fn of(entity: &mut Entity, ranked: &[Ranked]) -> Self {
-        let set = ShownSet::of(entity, ranked, entity.centroid());
-        Shown { counts: entity.counts.clone(), set }
-    }
+    pub counts: Counts,
+    pub set: ShownSet,
 }
 
 impl ShownSet {
@@ -137,7 +129,8 @@ impl Publication {
         write_string(out, &origin.entity);
         write(out, ",\"epoch\":", self.epoch);
         write(out, ",\"sequence\":", origin.offset);
-        write_optional(out, ",\"previous_sequence\":", previous);
+        let previous = previous.map_or_else(|| "null".into(), |number| number.to_string());
+        write(out, ",\"previous_sequence\":", previous);
     }
 
     /// The message with its last members; `suffix` is that of its id.
@@ -191,11 +184,8 @@ fn quote(sentence: &Sentence, review: &Review) -> Vec<u8> {
     write_text(&mut out, ",\"sentence_id\":", Some(&id));
     write_text(&mut out, ",\"review_id\":", Some(&review.id));
     write_text(&mut out, ",\"text\":", Some(&sentence.text));
-    let rating = details.rating.map(|double| f64::from(double) / 2.0);
-    match rating {
-        Some(rating) => write(&mut out, ",\"rating\":", format_args!("{rating:?}")),
-        None => out.extend_from_slice(b",\"rating\":null"),
-    }
+    let rating = details.rating.map(|double| format!("{:?}", f64::from(double) / 2.0));
+    write(&mut out, ",\"rating\":", rating.as_deref().unwrap_or("null"));
     write_fact(&mut out, ",\"occurred_at\":", &details.occurred_at);
     write_fact(&mut out, ",\"language\":", &details.language);
     if let Some(verified) = details.verified {
@@ -245,13 +235,6 @@ pub fn write_digits(out: &mut Vec<u8>, mut number: u64, least: usize) {
         number /= 10;
     }
     out.extend_from_slice(&digits[at..]);
-}
-
-fn write_optional(out: &mut Vec<u8>, before: &str, number: Option<u64>) {
-    match number {
-        Some(number) => write(out, before, number),
-        None => write(out, before, "null"),
-    }
 }
 
 pub fn write_text(out: &mut Vec<u8>, before: &str, text: Option<&str>) {

@@ -3,7 +3,6 @@
 use crate::review::{DAY, Instant, Review};
 use pyo3::prelude::*;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 /// A facet of the newest live reviews: a number of them, or those within days of the newest.
 #[derive(FromPyObject)]
@@ -78,25 +77,28 @@ impl NewestFirst {
 
     /// The reviews that other facets admit now, with these. Those that a facet admitted were the
     /// first of the order, but for the one that joined it.
-    pub fn moved(&mut self, reviews: &[Review], facets: &[Recent]) -> BTreeMap<u32, u64> {
+    pub fn moved(&mut self, reviews: &[Review], facets: &[Recent]) -> Vec<(u32, u64)> {
         let joined = self.joined.take();
-        let (mut moved, lengths) = (BTreeMap::new(), self.lengths(reviews, facets));
-        let recent = |number: u32| reviews[number as usize].findings().recent;
+        let (mut bits, lengths) = (Vec::new(), self.lengths(reviews, facets));
+        let recent = |at: usize| reviews[self.order[at] as usize].findings().recent;
+        let is_other = |at: &usize| Some(self.order[*at]) != joined;
         for (one, length) in facets.iter().zip(&lengths) {
-            let has = |number: &u32| recent(*number) & one.bit != 0;
-            let others = |number: &&u32| Some(**number) != joined;
-            let (inside, outside) = self.order.split_at(*length);
-            let come = inside.iter().rev().filter(others).take_while(|number| !has(number));
-            let gone = outside.iter().filter(others).take_while(|number| has(number));
-            for number in come.chain(gone) {
-                *moved.entry(*number).or_insert_with(|| recent(*number)) ^= one.bit;
-            }
+            let has = |at: &usize| recent(*at) & one.bit != 0;
+            let come = (0..*length).rev().filter(is_other).take_while(|at| !has(at));
+            let gone = (*length..self.order.len()).filter(is_other).take_while(has);
+            bits.extend(come.chain(gone).map(|at| (at, one.bit)));
         }
+        bits.sort_by_key(|(at, _)| *at); // runs, one or two a facet
+        let of_review = |bits: &[(usize, u64)]| {
+            let at = bits[0].0;
+            (self.order[at], bits.iter().fold(recent(at), |recent, (_, bit)| recent ^ bit))
+        };
+        let mut moved: Vec<_> = bits.chunk_by(|a, b| a.0 == b.0).map(of_review).collect();
         if let Some((number, Ok(place))) = joined.map(|one| (one, self.place(reviews, one))) {
             let admitting = facets.iter().zip(lengths).filter(|(_, most)| place < *most);
             let bits = admitting.fold(0, |bits, (one, _)| bits | one.bit);
             if bits != 0 {
-                moved.insert(number, bits);
+                moved.push((number, bits));
             }
         }
         moved

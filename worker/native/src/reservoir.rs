@@ -5,7 +5,7 @@
 //! S0/n0 of its last search: exactly the ones with `n0*|x|^2 - 2*x.S0` below the key of a radius.
 //! Lemmas 3, 4 and 6 of docs/algorithm.md prove that these suffice. Identical vectors are one point.
 
-use crate::vector::{Coarse, SCALE, Vectors, add_to, product_with};
+use crate::vector::{Coarse, SCALE, Sum, Vectors, add_to, product_with};
 use std::cmp::Ordering;
 use std::mem::replace;
 
@@ -77,7 +77,8 @@ struct Ball {
     /// Points that a search looks for, and those at which the radius shrinks.
     target: usize,
     most: usize,
-    /// Rankings since the search, and the most room that one of them left.
+    /// Changes of the sum and rankings since the search, and the most room that one of these left.
+    changes: usize,
     age: usize,
     most_room: i128,
 }
@@ -144,14 +145,15 @@ impl Reservoir {
         Reservoir { k, copies, ..Reservoir::default() }
     }
 
-    /// Begin with the sentences of these places, all that are in the set. `counting`: those that
-    /// count in the centroid.
-    pub fn begin(&mut self, live: Live, counting: &[u32], is_in: impl Fn(u32) -> bool) {
-        let vectors = live.vectors;
-        let mut total = vec![0; vectors.dimension];
-        counting.iter().for_each(|row| add_to(&mut total, vectors.get(*row), 1));
-        let (n, total_square) = (counting.len() as i64, product_of(&total, &total));
-        self.centroid = Centroid { n, total_square };
+    /// Begin with the sentences of all moves so far. Of those that count in the centroid, each move
+    /// has the sign, 1 if they join and -1 if they leave, how many they are, and their sum.
+    pub fn begin(&mut self, live: Live, moves: &[(i64, &Sum)], is_in: impl Fn(u32) -> bool) {
+        let (mut n, mut total) = (self.centroid.n, self.total(live.vectors));
+        for (sign, (count, sum)) in moves {
+            n += sign * count;
+            total.iter_mut().zip(sum).for_each(|(own, other)| *own += sign * other);
+        }
+        self.centroid = Centroid { n, total_square: product_of(&total, &total) };
         (self.ball, self.search) = (None, None);
         self.search_now(live, total, self.smallest(), is_in);
     }
@@ -231,6 +233,17 @@ impl Reservoir {
         (before, key)
     }
 
+    /// S.
+    fn total(&self, vectors: &Vectors) -> Vec<i64> {
+        if let Some(ball) = &self.ball {
+            return ball.total.clone();
+        }
+        let mut total = vec![0; vectors.dimension];
+        let add = |point: &Point| add_to(&mut total, vectors.get(point.row), self.times(point));
+        self.points.iter().for_each(add);
+        total
+    }
+
     /// How often a point counts in the centroid.
     fn times(&self, point: &Point) -> i64 {
         if self.copies == Copies::CountedOnce { 1 } else { 1 + point.others.len() as i64 }
@@ -308,14 +321,10 @@ impl Reservoir {
             return;
         }
         if self.ball.is_none() {
-            let mut total = vec![0; vectors.dimension];
-            for point in &self.points {
-                add_to(&mut total, vectors.get(point.row), self.times(point));
-            }
             for point in &mut self.points {
                 point.key = centroid.n * vectors.square(point.row) - 2 * point.product;
             }
-            self.ball = Some(Ball::around(total, centroid, smallest).into());
+            self.ball = Some(Ball::around(self.total(vectors), centroid, smallest).into());
         }
         let Some(ball) = &mut self.ball else { return };
         let keys = self.points.iter().map(|point| point.key).collect();
@@ -402,6 +411,7 @@ impl Ball {
         let before = product_with(x, &self.total);
         let with_anchor = product_with(x, &self.anchor);
         self.with_anchor += i128::from(sign * with_anchor);
+        self.changes += 1;
         add_to(&mut self.total, x, sign);
         (before, self.anchor_n * own - 2 * with_anchor)
     }
@@ -440,10 +450,10 @@ impl Ball {
         }
     }
 
-    /// The points that the next search looks for: a search visits all sentences, each ranking the
+    /// The points that the next search looks for: a search visits all sentences, each change the
     /// points.
     fn next_target(&self, n: usize, smallest: usize) -> usize {
-        match self.age * self.target {
+        match self.changes * self.target {
             visited if visited < n => (2 * self.target).min(64 * smallest),
             visited if visited > 16 * n => (self.target / 2).max(smallest),
             _ => self.target,

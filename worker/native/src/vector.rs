@@ -4,6 +4,8 @@
 pub const SCALE: i64 = 32767;
 /// One of many that are added and removed: an allocation of its own leaves no hole of another size.
 pub type Row = Box<[i16]>;
+/// How many vectors, and their sum.
+pub type Sum = (i64, Vec<i64>);
 /// Vectors that fit, beside a row, into the nearest cache of a core.
 pub const AT_ONCE: usize = 16;
 /// Vectors whose products are computed once for all sets that need some of them.
@@ -229,6 +231,13 @@ impl Vectors {
         let (own, x) = (self.square(place), self.get(place));
         let alike = (0..).zip(&self.squares).filter(|(_, other)| **other == own);
         alike.into_iter().any(|(other, _)| other != place && self.get(other) == x)
+    }
+
+    /// The sum of the vectors at these places.
+    pub fn sum(&self, places: &[u32]) -> Sum {
+        let mut sum = vec![0; self.dimension];
+        places.iter().for_each(|place| add_to(&mut sum, self.get(*place), 1));
+        (places.len() as i64, sum)
     }
 
     /// Its products with the vectors of these places.

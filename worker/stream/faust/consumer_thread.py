@@ -81,7 +81,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         self.watch_input()
 
     def watch_input(self) -> None:
-        """From now on, join again if an answer about topics shows the input without an owner."""
+        """Join again from now on if an answer about topics shows the input without an owner."""
         self._ensure_consumer()._client.cluster.add_listener(self._join_for_owners)
 
     def _join_for_owners(self, cluster: Any) -> None:

@@ -2,8 +2,8 @@
 
 from worker.coversumm.core import EntityCore
 from worker.coversumm.index.flat import FlatIndex
+from worker.coversumm.native import native_module
 from worker.coversumm.points import Step
-from worker.processing.native import native_module
 
 
 class Ours:

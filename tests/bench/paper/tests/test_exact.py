@@ -14,7 +14,8 @@ from tests.bench.paper.algorithms.exact import Ours
 from tests.bench.paper.naive import NaiveFaiss
 from tests.bench.paper.tests.ways import EXACT, drifting, oracle, play, uniform
 from tests.coversumm.scripts import Script, adds, scripts, tight
-from worker.coversumm import Points, Step, brute_force, no_points
+from tests.harness.oracle import brute_force
+from worker.coversumm import Points, Step, no_points
 
 pytestmark = pytest.mark.long
 OURS = ("exact", "native")

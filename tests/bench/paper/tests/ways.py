@@ -20,7 +20,8 @@ from tests.bench.paper.algorithms.reservoir import CoverSummReservoir
 from tests.bench.paper.algorithms.variants import make_variant
 from tests.bench.paper.naive import NaiveFaiss
 from tests.coversumm.scripts import Script, adds
-from worker.coversumm import Step, brute_force
+from tests.harness.oracle import brute_force
+from worker.coversumm import Step
 
 Ids = tuple[bytes, ...]
 PRINTED: dict[str, type[CoverSummReservoir]] = {

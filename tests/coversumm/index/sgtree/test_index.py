@@ -26,7 +26,7 @@ from worker.coversumm.index.sgtree import SGTree, SGTreeIndex
 SPARE = st.sampled_from([None, 0, 1, 3])  # rows of the reservoir beyond k
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(scripts(), SPARE, st.data())
 def test_batches_commits_and_reloading_change_nothing(
     script: Script, spare: int | None, data: st.DataObject
