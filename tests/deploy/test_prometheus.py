@@ -25,8 +25,9 @@ ALERTS = {
     for rule in group["rules"]
 }
 ABSENCE = ALERTS["CoversummDown"]
-# Healthy workers have these at 0, or all the time but at a rebalance.
+# Healthy workers have these at 0, or all the time but at a rebalance; small entities hardly refill.
 MAY_BE_ZERO = (
+    "coversumm_refill",
     "coversumm_input_partitions",
     "coversumm_commits_in_doubt_total",
     "coversumm_broker_silent_seconds",

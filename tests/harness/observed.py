@@ -41,10 +41,8 @@ EVENTS_PER_SECOND: Final = 120
 REPLAYED_PER_SECOND: Final = 5
 CHANGES_BEFORE: Final = 150
 _TEXT_EVERY: Final = 8
-_TEXTS, _TEXT_ENTITIES = (
-    60,
-    11,
-)  # no common factor: every text comes to every worker, whichever of them keeps vectors
+# no common factor: every text comes to every worker, whichever of them keeps vectors
+_TEXTS, _TEXT_ENTITIES = 60, 11
 _OPEN_MS: Final = 900_000  # as long as a broker allows
 _MIX: Final = Mix(delete_entity=0.02, poison=0.03)
 _SETTINGS: Final = {
@@ -157,7 +155,7 @@ def observed(broker: Kafka, name: str, directory: Path) -> Iterator[Site]:
     settings = {**_SETTINGS, "COVERSUMM_VECTOR_STORE_DIR": str(directory / "vectors")}
     with pipeline(broker, name, directory, settings=settings) as workers:
         ports = [workers.worker().web_port for _ in range(2)]
-        # it counts every step as proved by its reservoir, and never refills one
+        # native code does not count the sentences that a refill searches
         workers.workers[1].environment["COVERSUMM_NATIVE"] = "off"
         replay_port = free_port()
         bridge = _bridge(workers)
