@@ -8,6 +8,7 @@ import shutil
 import urllib.error
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from tests.harness.terminal import CONTROL
 from tests.harness.topics import read_topic
 from tests.harness.workers import Pipeline
 from tests.real_kafka.test_damage import TINY_SEGMENTS
-from worker.settings import settings_by_field
+from worker.kafka.clients import KafkaClients
+from worker.replay.promotion import Promotion
+from worker.settings import Settings, settings_by_field
 
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 
@@ -222,6 +225,22 @@ def test_permissions_are_those_that_a_worker_needs(
             until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
 
 
+@pytest.mark.kafka
+@pytest.mark.timeout(TEST_SECONDS)
+def test_promote_does_not_take_a_plan_that_is_hidden_for_none(
+    monkeypatch: Any, authorized: AuthorizedBroker, tmp_path: Path
+) -> None:
+    """The replay that has it may be partial."""
+    use(monkeypatch, settings_of(authorized, tmp_path)[1])
+    present = Settings.from_environment()
+    promotion = Promotion(present, replace(present, app_id="next"), KafkaClients(present))
+    what, passed, found = promotion._is_over()
+    assert not passed
+    assert "--operation READ --topic next-plan" in found
+    authorized.allow([Rule(TOPIC, "next-plan", AclOperation.READ)])
+    until(promotion._is_over, lambda check: check == (what, True, "next"))
+
+
 @pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.timeout(TEST_SECONDS)
@@ -370,6 +389,9 @@ def test_on_a_terminal_the_last_line_is_the_verdict(
     site.create_input()
     ended = run("config", "--check")
     assert (ended.code, ended.err) == (0, "")
+    assert f"transactional id {site.name}-" in ended.out
+    checks = [row["status"] for row in rows(run("config", "--check", "--json")) if "check" in row]
+    assert set(checks) == {"ok"}, "without an authorizer everything is allowed"
     lines = CONTROL.sub("", ended.out).splitlines()
     assert re.fullmatch("[0-9]+ checks passed: `run` can start with these settings", lines[-1])
     assert len(lines) <= 36
@@ -382,10 +404,8 @@ def test_on_a_terminal_the_last_line_is_the_verdict(
 def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
     run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    settings = {"COVERSUMM_DIMENSION": "2"}
-    site = Pipeline(
-        kafka, f"state-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2, settings=settings
-    )
+    name, settings = f"state-{uuid.uuid4().hex[:8]}", {"COVERSUMM_DIMENSION": "2"}
+    site = Pipeline(kafka, name, tmp_path, partitions=2, settings=settings)
     use(monkeypatch, site.create_input().environment)
     of = f"state in {site.changelog_topic}"
 
@@ -406,13 +426,11 @@ def test_a_state_of_other_settings_is_found_before_a_worker_meets_it(
         for variable, value in (("COVERSUMM_K", "7"), ("COVERSUMM_DIMENSION", "3")):
             with monkeypatch.context() as other:
                 other.setenv(variable, value)
-                code, status, found = check()
-                assert (code, status) == (1, "failed")
-                assert variable in found
+                assert check()[:2] == (1, "failed")
+                assert variable in check()[2]
         with monkeypatch.context() as other:
             other.setenv("COVERSUMM_EMBEDDER", f"onnx:{tmp_path}")
-            code, status, _ = check()
-            assert (code, status) == (0, "not checked")
+            assert check()[:2] == (0, "not checked")
     finally:
         site.discard()
 
@@ -425,13 +443,10 @@ def test_topics_that_are_missing_or_wrong(
     site, settings = settings_of(authorized, tmp_path)
     use(monkeypatch, settings)
     monkeypatch.setenv("COVERSUMM_DATA_DIR", str(tmp_path / "data"))
-    everything = [
-        Rule(TOPIC, name, AclOperation.ALL)
-        for name in (site.input_topic, site.output_topic, site.dlq_topic)
-    ]
+    written = (site.input_topic, site.output_topic, site.dlq_topic)
+    everything = [Rule(TOPIC, name, AclOperation.ALL) for name in written]
     authorized.allow([*everything, Rule(GROUP, site.name, AclOperation.READ)])
-    describe = Rule(TOPIC, site.changelog_topic, AclOperation.DESCRIBE)
-    authorized.allow([describe])
+    authorized.allow([Rule(TOPIC, site.changelog_topic, AclOperation.DESCRIBE)])
 
     def check() -> Any:
         return run("config", "--check", "--json")
@@ -453,21 +468,6 @@ def test_topics_that_are_missing_or_wrong(
     assert failed(ended)[f"input topic {site.input_topic}"] == "cleanup policy: compact"
     assert failed(ended)[f"output topic {site.output_topic}"] == "partitions: 3"
     assert "set cleanup.policy=delete" in ended.err
-
-
-@pytest.mark.kafka
-@pytest.mark.timeout(TEST_SECONDS)
-def test_a_broker_without_an_authorizer_allows_everything(
-    run: Any, monkeypatch: Any, kafka: KafkaBroker, tmp_path: Path, terminal: Any
-) -> None:
-    site = Pipeline(kafka, f"open-{uuid.uuid4().hex[:8]}", tmp_path, partitions=2).create_input()
-    use(monkeypatch, site.environment)
-    ended = until(lambda: run("config", "--check", "--json"), lambda ended: ended.code == 0)
-    assert {row["status"] for row in rows(ended) if "check" in row} == {"ok"}
-    terminal()
-    shown = run("config", "--check")
-    assert shown.code == 0
-    assert f"transactional id {site.name}-" in shown.out
 
 
 def until(ask: Any, holds: Any) -> Any:

@@ -153,7 +153,7 @@ class InputLog:
             raise SetupError(
                 f"the committed offset {offset} of {self.topic}-{partition} is outside the log "
                 f"[{low}, {high}]: records were removed before they were read, or the topic was "
-                "created again; decide with `coversumm-worker reset` where to resume"
+                "created again; restore them into the topic from another copy before you start over"
             )
         if committed is None:
             offset = self._first_offset(partition, offset)

@@ -22,6 +22,7 @@ from worker.published.comparison import Comparison
 from worker.published.published import published_epochs
 from worker.replay.plan import shown_gone
 from worker.replay.ranges import gone_before
+from worker.replay.request import plan_topic
 from worker.replay.run import check_resumable, stored_plan
 from worker.settings import Settings
 
@@ -69,6 +70,8 @@ class Promotion:
     def _is_over(self) -> PromotionCheck:
         what = "the new build is whole"
         try:
+            # a plan that this client may not describe is not in the list of topics
+            Topics(self.next, self.clients).exists(plan_topic(self.next.app_id), READ)
             check_resumable(self.next, self.clients)
         except SetupError as error:
             return PromotionCheck(what, False, str(error))
@@ -96,12 +99,11 @@ class Promotion:
     def _has_facets_topic(self) -> PromotionCheck:
         what = "its facets have a topic of their own"
         if self.facets_topic is None:
-            return PromotionCheck(
-                what,
-                False,
+            found = (
                 "the present build has facets, and no topic of the new one's is known: give "
-                "--facets-topic TOPIC, or --facets-topic none if it has no facets",
+                "--facets-topic TOPIC, or --facets-topic none if it has no facets"
             )
+            return PromotionCheck(what, False, found)
         output = topic_specs(self.next)["output"]
         facets = replace(output, role="facets", name=self.facets_topic)
         present = self.present.facets_topic if self.present.facets else None
@@ -122,13 +124,12 @@ class Promotion:
         what = "it has caught up"
         wanted = self._committed(self.present)
         if not wanted:
-            return PromotionCheck(
-                what,
-                False,
+            found = (
                 f"the group {self.present.app_id} has committed nothing of "
                 f"{self.present.input_topic}: set COVERSUMM_APP_ID and COVERSUMM_INPUT_TOPIC to "
-                "those of the present workers",
+                "those of the present workers"
             )
+            return PromotionCheck(what, False, found)
         give_up = time.monotonic() + wait_seconds
         while True:
             reached = self._committed(self.next)
@@ -194,8 +195,5 @@ def _agrees(found: Comparison, bound: Callable[[Comparison], float | None]) -> P
     entities = many(found.entities, "entities")
     changed = f"{found.beyond:,} of {entities} are changed or missing ({share:.2f} %)"
     passed = found.entities > 0 and (allowed is None or found.beyond <= allowed)
-    return PromotionCheck(
-        "it says what it should",
-        passed,
-        changed if found.entities else "there is no summary in either topic",
-    )
+    shown = changed if found.entities else "there is no summary in either topic"
+    return PromotionCheck("it says what it should", passed, shown)
