@@ -119,14 +119,8 @@ class Site:
             # a complete micro-batch is read before the replay is throttled
             "COVERSUMM_BATCH_SIZE": "5",
         }
-        command = [
-            *COMMAND,
-            "replay",
-            "--to",
-            "none",
-            "--max-events-per-s",
-            str(REPLAYED_PER_SECOND),
-        ]
+        command = [*COMMAND, "replay", "--to", "none"]
+        command += ["--max-events-per-s", str(REPLAYED_PER_SECOND)]
         with (directory / "replay.log").open("wb") as log:
             process = subprocess.Popen(
                 command,
