@@ -173,8 +173,8 @@ def _bridge(workers: Pipeline) -> WorkerProcess:
 
 
 def _events() -> Iterator[Sent]:
-    """Events with embeddings, and every few of them one whose text the worker has to split, embed,
-    or find embedded before. Such a text ends with half of an emoji.
+    """Events with embeddings, and every few of them one whose text the worker has to split, embed
+    (one of five), or find embedded before. Such a text ends with half of an emoji.
     """
     reviews = read_reviews(limit=400)
     texts = cycle(review.text[:200] for review in reviews[:_TEXTS])
@@ -185,6 +185,6 @@ def _events() -> Iterator[Sent]:
                 "type": "review.upserted",
                 "entity_id": f"texts {number // _TEXT_EVERY % _TEXT_ENTITIES}",
                 "review_id": str(number),
-                "text": next(texts) + " \ud83d",
+                "text": next(texts) + f" {number}." * (number // _TEXT_EVERY % 5 == 0) + " \ud83d",
             }
             yield Sent(body["entity_id"].encode(), json.dumps(body).encode())
