@@ -33,7 +33,7 @@ def site(kafka: KafkaBroker, tmp_path: Path, request: pytest.FixtureRequest) -> 
     settings = {
         **SETTINGS,
         "COVERSUMM_STANDBY_REPLICAS": "1",
-        "COVERSUMM_SESSION_TIMEOUT_MS": "60000",
+        "COVERSUMM_SESSION_TIMEOUT_MS": "30000",
     }
     with pipeline(kafka, name, tmp_path, settings=settings, input_config=LARGE_MESSAGES) as made:
         yield made
@@ -87,7 +87,7 @@ def settled(site: Pipeline, workers: int) -> dict[str, Any]:
             partition["lag"] for partition in found["partitions"]
         )
 
-    eventually(is_settled, lambda: f"{last}\n{site.logs()}", every_s=0.5)
+    eventually(is_settled, lambda: f"{last}\n{site.logs()}", every_s=3)
     return status(site)
 
 
@@ -196,7 +196,7 @@ def test_two_workers_one_stopped_then_none(site: Pipeline) -> None:
     eventually(
         lambda: status(site, code=1)["state"] == "empty",
         lambda: str(status(site, code=1)),
-        every_s=1,
+        every_s=3,
     )
     none = status(site, code=1)
     assert none["state"] == "empty"
