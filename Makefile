@@ -20,7 +20,7 @@ install = { ! $(PIP) config list | grep -q index && $(PIP) install $(LOCKED) dep
 export PYTHONDONTWRITEBYTECODE :=
 
 # Each of these has a target of its own.
-OTHER_MARKS := not faults and not image and not sentence_transformers and not multilingual and not hnsw and not control_plane
+OTHER_MARKS := not faults and not image and not sentence_transformers and not multilingual and not hnsw and not control_plane and not model
 FAST_MARKS := $(OTHER_MARKS) and not kafka and not helm and not long
 # A file stays in one process, and tests/conftest.py puts the slowest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
@@ -212,6 +212,7 @@ simulate: setup-dev ## Prove (1 min): SEEDS=1000 on a simulated Kafka, disk and 
 
 model: setup-dev ## Prove (2 min): A model of the commit protocol, all its states, and without each rule; SEEDS=1000 runs of the simulator in it; needs Rust
 	@$(BIN)/python -m tests.model --seeds $(or $(SEEDS),1000)
+	@$(BIN)/pytest -m model tests/model
 
 faults: setup-dev ## Prove (45 min): Every fault on a real Kafka, over 100,000 events; ONLY=WORDS for some, DATA=FILE
 	@$(BIN)/pytest -v -m faults tests/real_kafka $(if $(ONLY),-k "$(ONLY)") $(if $(DATA),--data $(DATA))

@@ -13,7 +13,7 @@ from tests.model.traces import trace
 from tests.simulation.mutations import FOCUS, MUTATIONS
 from tests.simulation.world import Violation
 
-pytestmark = [pytest.mark.cargo, pytest.mark.long]
+pytestmark = [pytest.mark.cargo, pytest.mark.model]
 
 RULES = 16
 REFUSED = (
