@@ -3,13 +3,13 @@
 from functools import cache
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 COMMIT_FILE = "commit.txt"  # in a wheel, written by setup.py
 
 
 @cache
 def build() -> str:
-    """The version and the commit of this build, as `0.1.0+ab12cd34ef`, to tell builds of one
+    """The version and the commit of this build, as `1.0.0+ab12cd34ef`, to tell builds of one
     version apart; the version alone if the commit is unknown.
     """
     folder = Path(__file__).parent

@@ -195,7 +195,7 @@ _HEADERS: Final[dict[str, Any]] = {
     "dlq.source.topic": "marketplace.reviews.v1",
     "dlq.source.partition": "3",
     "dlq.source.offset": "992",
-    "dlq.worker.version": "0.1.0",
+    "dlq.worker.version": "1.0.0",
 }
 _SUMMARY_VIEW: Final[dict[str, Any]] = {
     "entity_id": "B00X",

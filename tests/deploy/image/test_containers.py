@@ -136,7 +136,7 @@ def test_the_page_says_how_to_run_it(reviews: Path) -> None:
     assert " ".join(HARDENED[:4]) in line
     limits = " ".join(option for option in HARDENED if "ulimit" in option)
     named = line.replace("docker run", f"{engine()} run {limits}").replace(
-        "localhost/coversumm-worker:0.1.0", image()
+        "localhost/coversumm-worker:1.0.0", image()
     )
     done = subprocess.run(
         named,
