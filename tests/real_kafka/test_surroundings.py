@@ -97,7 +97,7 @@ def test_two_workers_with_one_instance_id(site: Pipeline) -> None:
 def test_committed_offset_beyond_the_log(site: Pipeline) -> None:
     worker = processed(site)
     site.set_offsets({partition: end + 1000 for partition, end in site.targets().items()})
-    worker.refused_again("reset", site.input_topic)
+    worker.refused_again("outside the log", site.input_topic)
 
 
 @pytest.mark.long
@@ -112,7 +112,7 @@ def test_committed_offset_before_the_log(site: Pipeline) -> None:
     ]
     for future in admin.delete_records(wanted).values():
         future.result(PATIENCE_SECONDS)
-    worker.refused_again("reset", site.input_topic)
+    worker.refused_again("outside the log", site.input_topic)
 
 
 @pytest.mark.parametrize(("setting", "value"), one_of([("K", "6"), ("EPOCH", "2")]))
